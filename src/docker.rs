@@ -1,0 +1,148 @@
+//! Docker: the [`Backend`] that runs code in containers of a Docker (or Podman) engine.
+//!
+//! Every call to the engine has a time limit of its own: a stuck runtime can make a single removal
+//! hang for ever, and must hold up neither an answer, nor another run, nor shutdown.
+
+mod container;
+mod frame;
+mod runners;
+mod spec;
+mod streams;
+
+use std::{collections::BTreeMap, future::Future, path::PathBuf, time::Duration};
+
+use bollard::{Docker as Client, errors::Error};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use self::container::Container;
+pub use self::container::Prepared;
+use crate::{
+    config::Config,
+    executor::{Backend, BackendError, Exit, Output, RunInput, RunSpec},
+    runner::Runners,
+};
+
+/// Time for questions that the engine answers from memory.
+const ASK_LIMIT: Duration = Duration::from_secs(5);
+
+/// Time to make, attach to or start a container: 170 ms on an idle machine, seconds on a busy one.
+const START_LIMIT: Duration = Duration::from_secs(30);
+
+/// Time for all containers to be gone at shutdown.
+const STOP_LIMIT: Duration = Duration::from_secs(8);
+
+/// An engine, and what every container on it has in common.
+#[derive(Debug)]
+pub struct Docker {
+    client: Client,
+    site: spec::Site,
+    extra_runners: BTreeMap<String, String>,
+    removals: TaskTracker,
+}
+
+impl Docker {
+    /// Connects to the engine that `config` names.
+    ///
+    /// `instance` marks this server's containers; `workspaces` is the directory of the workspaces as
+    /// this process sees it.
+    ///
+    /// # Errors
+    /// When the engine cannot be reached.
+    pub async fn connect(
+        config: &Config,
+        instance: String,
+        workspaces: PathBuf,
+    ) -> Result<Self, BackendError> {
+        let connect = async {
+            Client::connect_with_host(&config.docker_host)?
+                .negotiate_version()
+                .await
+        };
+        let client = within(ASK_LIMIT, "version", connect).await?;
+        let site = spec::Site {
+            instance,
+            workspaces: config.sandbox_host_path.clone().unwrap_or(workspaces),
+            runtime: config.runtime.clone(),
+            largest_file: LARGEST_FILE,
+        };
+        Ok(Self {
+            client,
+            site,
+            extra_runners: config.extra_runners.clone(),
+            removals: TaskTracker::new(),
+        })
+    }
+}
+
+/// Largest file a run may write. It keeps one runaway `write` from filling the host's disk.
+const LARGEST_FILE: u64 = 1 << 30;
+
+impl Backend for Docker {
+    type Prepared = Prepared;
+
+    async fn runners(&self) -> Result<Runners, BackendError> {
+        runners::discover(&self.client, &self.extra_runners).await
+    }
+
+    async fn prepare(&self, spec: RunSpec) -> Result<Prepared, BackendError> {
+        let body = spec::container(&self.site, &spec);
+        let container = Container::new(self.client.clone(), self.removals.clone(), spec.run_id);
+        // In a task of its own: a caller who goes away between the engine's making the container and
+        // its saying so would leave one that nobody knows of.
+        let preparing = self
+            .removals
+            .spawn(container.prepare(body, spec.runner.protocol));
+        preparing.await.unwrap_or_else(|panicked| {
+            Err(BackendError::RunnerUnavailable {
+                cause: panicked.to_string(),
+            })
+        })
+    }
+
+    async fn run(
+        &self,
+        prepared: Prepared,
+        input: RunInput,
+        output: &mut Output,
+        cancel: CancellationToken,
+    ) -> Result<Exit, BackendError> {
+        prepared.run(input, output, cancel).await
+    }
+
+    async fn stop(&self) {
+        self.removals.close();
+        // What is left after that, the next start's reaper removes.
+        if tokio::time::timeout(STOP_LIMIT, self.removals.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                limit_s = STOP_LIMIT.as_secs(),
+                "containers are left: Docker did not remove them in time"
+            );
+        }
+    }
+}
+
+/// Waits for a call to the engine, but no longer than `limit`.
+async fn within<T>(
+    limit: Duration,
+    call: &'static str,
+    answer: impl Future<Output = Result<T, Error>>,
+) -> Result<T, BackendError> {
+    match tokio::time::timeout(limit, answer).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(Error::DockerResponseServerError {
+            status_code,
+            message,
+        })) => Err(BackendError::Refused {
+            call,
+            cause: format!("{status_code}: {}", message.trim()),
+        }),
+        Ok(Err(error)) => Err(BackendError::Unavailable {
+            call,
+            cause: error.to_string(),
+        }),
+        Err(_) => Err(BackendError::Slow { call, limit }),
+    }
+}

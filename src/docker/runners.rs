@@ -1,0 +1,84 @@
+//! Runners: which images of the engine can run a language, by their labels.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bollard::{Docker as Client, models::ImageSummary, query_parameters::ListImagesOptions};
+
+use super::{ASK_LIMIT, within};
+use crate::{
+    executor::BackendError,
+    runner::{Protocol, Runner, Runners},
+};
+
+pub(super) async fn discover(
+    client: &Client,
+    extra: &BTreeMap<String, String>,
+) -> Result<Runners, BackendError> {
+    let labelled = HashMap::from([
+        ("label".to_owned(), vec!["sandbox.runner=true".to_owned()]),
+        // Earlier builds that lost their name to a newer one.
+        ("dangling".to_owned(), vec!["false".to_owned()]),
+    ]);
+    let options = ListImagesOptions {
+        filters: Some(labelled),
+        ..ListImagesOptions::default()
+    };
+    let images = within(ASK_LIMIT, "list images", client.list_images(Some(options))).await?;
+    let labelled = images.iter().filter_map(described_by_labels);
+    let unlabelled = extra.iter().map(|(language, image)| Runner {
+        language: language.clone(),
+        aliases: Vec::new(),
+        image: image.clone(),
+        version: None,
+        packages: None,
+        protocol: Protocol::Plain,
+        // The operator named it himself: it goes before any image that was merely found.
+        created: i64::MAX,
+    });
+    Ok(Runners::new(labelled.chain(unlabelled).collect()))
+}
+
+fn described_by_labels(image: &ImageSummary) -> Option<Runner> {
+    let label = |name: &str| {
+        image
+            .labels
+            .get(name)
+            .map(|value| value.trim())
+            .filter(|value| !value.is_empty())
+    };
+    let name = image.repo_tags.first().unwrap_or(&image.id);
+    let Some(language) = label("sandbox.language") else {
+        tracing::warn!(
+            image = name,
+            "image has the label sandbox.runner but no sandbox.language: not used"
+        );
+        return None;
+    };
+    let protocol = match label("sandbox.protocol") {
+        None | Some("1") => Protocol::Plain,
+        Some("2") => Protocol::Framed,
+        Some(other) => {
+            tracing::warn!(
+                image = name,
+                protocol = other,
+                "image speaks an unknown protocol: not used"
+            );
+            return None;
+        }
+    };
+    Some(Runner {
+        language: language.to_lowercase(),
+        aliases: label("sandbox.aliases")
+            .unwrap_or_default()
+            .split(',')
+            .map(|alias| alias.trim().to_lowercase())
+            .filter(|alias| !alias.is_empty())
+            .collect(),
+        // The name, not the id: the next container is of the image that has the name by then.
+        image: name.clone(),
+        version: label("sandbox.version").map(str::to_owned),
+        packages: label("sandbox.packages").map(str::to_owned),
+        protocol,
+        created: image.created,
+    })
+}

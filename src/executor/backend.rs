@@ -1,0 +1,185 @@
+//! Backend: the place where containers are. Docker today; a cluster can be another.
+//!
+//! Preparing and running are two steps because the first takes a hundred times as long as the second
+//! and needs nothing of the call.
+
+use std::{collections::BTreeMap, fmt, future::Future, time::Duration};
+
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::Output;
+use crate::{
+    config::RunLimits,
+    runner::{Runner, Runners},
+    workspace::{Owner, WorkspaceHash},
+};
+
+/// A place where containers are.
+pub trait Backend: Send + Sync + 'static {
+    /// A container that waits for its one and only run. Dropping it removes it.
+    type Prepared: Send;
+
+    /// The runners that there are now.
+    fn runners(&self) -> impl Future<Output = Result<Runners, BackendError>> + Send;
+
+    /// Makes a container and starts it. Dropping the future leaves nothing behind.
+    fn prepare(
+        &self,
+        spec: RunSpec,
+    ) -> impl Future<Output = Result<Self::Prepared, BackendError>> + Send;
+
+    /// Hands the code over, passes the output on as it comes, and says how the run ended. The container
+    /// runs nothing any more when this returns, or when the future is dropped.
+    fn run(
+        &self,
+        prepared: Self::Prepared,
+        input: RunInput,
+        output: &mut Output,
+        cancel: CancellationToken,
+    ) -> impl Future<Output = Result<Exit, BackendError>> + Send;
+
+    /// Waits until all containers are removed, within a limit of its own.
+    fn stop(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// Name of one run, unguessable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RunId(Uuid);
+
+impl RunId {
+    /// A new one.
+    pub fn random() -> Self {
+        Self(Uuid::new_v4())
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.simple().fmt(formatter)
+    }
+}
+
+/// What must be known to make a run's container.
+#[derive(Debug, Clone)]
+pub struct RunSpec {
+    /// The run it is for.
+    pub run_id: RunId,
+    /// The image.
+    pub runner: Runner,
+    /// The directory that becomes `/data`.
+    pub workspace: WorkspaceHash,
+    /// The user it runs as.
+    pub owner: Owner,
+    /// The network it is attached to, if any.
+    pub network: Option<String>,
+    /// What it may use.
+    pub limits: RunLimits,
+    /// Variables that the container is made with.
+    pub environment: BTreeMap<String, String>,
+}
+
+/// What a prepared container is given to run.
+pub struct RunInput {
+    /// The program.
+    pub code: String,
+    /// Its environment, for runners that take it with the code.
+    pub environment: BTreeMap<String, String>,
+    /// Time from handing over the code to the kill.
+    pub timeout: Duration,
+}
+
+/// Code and environment are the caller's secrets: not for logs.
+impl fmt::Debug for RunInput {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("RunInput")
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a run used, by its runner's own account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// Processor time.
+    pub cpu: Duration,
+    /// Most memory at one time, in bytes.
+    pub peak_memory: u64,
+}
+
+/// How the program in a container ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// By itself.
+    Exited {
+        /// Its exit code.
+        code: i32,
+        /// What it used, where the runner says so.
+        usage: Option<Usage>,
+    },
+    /// By a signal of its own or of a sibling's.
+    Signalled,
+    /// By the kernel, for want of memory.
+    OutOfMemory,
+    /// By us, when its time was up.
+    TimedOut,
+    /// By us, when it was no longer wanted.
+    Cancelled,
+}
+
+impl Exit {
+    /// The program's own exit code, where it exited.
+    pub fn code(self) -> Option<i32> {
+        match self {
+            Self::Exited { code, .. } => Some(code),
+            _ => None,
+        }
+    }
+
+    /// What the run used, where the runner says so.
+    pub fn usage(self) -> Option<Usage> {
+        match self {
+            Self::Exited { usage, .. } => usage,
+            _ => None,
+        }
+    }
+}
+
+/// Why the backend could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum BackendError {
+    /// It cannot be reached.
+    #[error("failed to reach Docker for {call}: {cause}")]
+    Unavailable {
+        /// What it was asked for.
+        call: &'static str,
+        /// What went wrong.
+        cause: String,
+    },
+    /// It did not answer in time.
+    #[error("Docker did not answer {call} within {} s", .limit.as_secs())]
+    Slow {
+        /// What it was asked for.
+        call: &'static str,
+        /// The limit.
+        limit: Duration,
+    },
+    /// The image or its runtime does not start.
+    #[error("failed to start the runner: {cause}")]
+    RunnerUnavailable {
+        /// What went wrong.
+        cause: String,
+    },
+    /// There is no image with the label `sandbox.runner=true`.
+    #[error("there is no runner image; build one with ./build.sh")]
+    NoRunner,
+    /// It refused something it should not have.
+    #[error("Docker refused {call}: {cause}")]
+    Refused {
+        /// What it was asked for.
+        call: &'static str,
+        /// What it said.
+        cause: String,
+    },
+}

@@ -1,0 +1,37 @@
+//! HTTP: the routes, and what stands before each of them.
+
+mod auth;
+mod files;
+mod health;
+
+use std::sync::Arc;
+
+use axum::{
+    Router, middleware,
+    routing::{any, get},
+};
+
+use crate::{
+    config::Config,
+    mcp::front::{self, Front},
+    sandbox::Sandbox,
+};
+
+/// All routes of the server.
+pub(crate) fn router(config: &Config, sandbox: Arc<Sandbox>, front: Front) -> Router {
+    let mcp = Router::new()
+        .route("/mcp", any(front::serve))
+        .with_state(front)
+        // Before anything of the request is read.
+        .layer(middleware::from_fn_with_state(
+            auth::Bearer::new(config.api_token.clone()),
+            auth::require,
+        ));
+    let open = Router::new()
+        // The hash in the path is the capability.
+        .route("/files/{*path}", get(files::serve))
+        .route("/healthz", get(health::alive))
+        .route("/readyz", get(health::ready))
+        .with_state(sandbox);
+    Router::new().merge(mcp).merge(open)
+}

@@ -1,0 +1,18 @@
+//! mcp-code-sandbox: an MCP server that runs a model's code in fresh, hardened containers.
+//!
+//! A request's way is one chain: the HTTP layers and the token, the MCP front, a tool that parses its
+//! arguments once, the [`executor`] and its backend, and back as a reply.
+
+pub mod config;
+pub mod conversation;
+pub mod docker;
+pub mod executor;
+pub mod links;
+pub mod runner;
+pub mod sandbox;
+pub mod server;
+pub mod telemetry;
+pub mod workspace;
+
+mod http;
+mod mcp;

@@ -1,0 +1,62 @@
+//! Tools: one file each, with what the model reads of it and what it does.
+
+mod list_runners;
+mod run_code;
+mod upload_file;
+
+use rmcp::model::{JsonObject, Tool};
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+
+use super::{refusal::Refusal, reply::Reply};
+use crate::{conversation::ConversationId, sandbox::Sandbox};
+
+/// One call of a tool.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) arguments: JsonObject,
+    /// Value of the header `X-Conversation-Id`.
+    pub(super) conversation_header: Option<String>,
+    /// Fires when the client cancels the call or goes away.
+    pub(super) cancel: CancellationToken,
+}
+
+impl Call {
+    /// The arguments as `T`. Those that `T` does not know are ignored: clients add their own.
+    fn arguments<T: DeserializeOwned>(&mut self) -> Result<T, Refusal> {
+        let arguments = std::mem::take(&mut self.arguments);
+        T::deserialize(serde_json::Value::Object(arguments))
+            .map_err(|error| Refusal::invalid_argument(error.to_string()))
+    }
+
+    /// The conversation that the arguments name, else the header, else a new one.
+    fn conversation(&self, named: Option<String>) -> Result<ConversationId, Refusal> {
+        match named.or_else(|| self.conversation_header.clone()) {
+            Some(name) => Ok(ConversationId::parse(name)?),
+            None => Ok(ConversationId::random()),
+        }
+    }
+}
+
+/// All tools, in the order clients see them.
+pub(super) fn definitions() -> Vec<Tool> {
+    vec![
+        run_code::definition(),
+        upload_file::definition(),
+        list_runners::definition(),
+    ]
+}
+
+/// Calls the tool `name`; `None` where there is no such tool.
+pub(super) async fn call(
+    sandbox: &Sandbox,
+    name: &str,
+    call: Call,
+) -> Option<Result<Reply, Refusal>> {
+    Some(match name {
+        "run_code" => run_code::call(sandbox, call).await,
+        "upload_file" => upload_file::call(sandbox, call).await,
+        "list_runners" => list_runners::call(sandbox).await,
+        _ => return None,
+    })
+}

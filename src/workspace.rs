@@ -1,0 +1,245 @@
+//! Workspace: a conversation's directory, `SANDBOX_ROOT/<hash>`, mounted in runners as `/data`.
+//!
+//! User code owns the directory, so every name in it is hostile. All access goes through a handle
+//! on the directory that resolves names beneath it (`openat2` with `RESOLVE_BENEATH`, by cap-std):
+//! a link that leads out does not resolve, whenever it was planted. Nothing is checked first and
+//! opened later; what was opened is what is looked at.
+
+mod file;
+mod hash;
+mod listing;
+mod path;
+
+use std::{fs, io, path::PathBuf, sync::Arc};
+
+use cap_std::{
+    ambient_authority,
+    fs::{Dir, DirBuilder, DirBuilderExt as _},
+};
+use rustix::{
+    fs::{AtFlags, Gid, Uid},
+    process::{getegid, geteuid},
+};
+use secrecy::SecretString;
+
+pub use self::{
+    file::OpenFile,
+    hash::WorkspaceHash,
+    listing::{FileEntry, Listing},
+    path::FilePath,
+};
+use crate::conversation::ConversationId;
+
+/// The user that runners run as when the server is root: not root, and the usual first user.
+const RUNNER_UID: u32 = 1000;
+
+/// Why a workspace or a file in it could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkspaceError {
+    /// The caller's name for a file cannot be one.
+    #[error("{0}")]
+    InvalidPath(&'static str),
+    /// There is nothing of that name, or it leads out of the workspace.
+    #[error("no such file")]
+    NotFound,
+    /// There is something else than a file: a directory, FIFO, socket or device.
+    #[error("not a regular file")]
+    NotRegular,
+    /// The disk or its permissions failed.
+    #[error("workspace is not accessible: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Who owns the files of runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    /// User id that runners run as.
+    pub uid: u32,
+    /// Group id that runners run as.
+    pub gid: u32,
+    /// Whether files must be handed over to that user, who is not the server's own.
+    hand_over: bool,
+}
+
+impl Owner {
+    /// This user, to whom nothing is handed over.
+    #[cfg(test)]
+    pub(crate) fn new(uid: u32, gid: u32) -> Self {
+        Self {
+            uid,
+            gid,
+            hand_over: false,
+        }
+    }
+
+    /// uid 1000 where the server may hand files over, else the server's own user.
+    fn of_this_process() -> Self {
+        let (uid, gid) = (geteuid(), getegid());
+        if uid.is_root() {
+            Self {
+                uid: RUNNER_UID,
+                gid: RUNNER_UID,
+                hand_over: true,
+            }
+        } else {
+            Self {
+                uid: uid.as_raw(),
+                gid: gid.as_raw(),
+                hand_over: false,
+            }
+        }
+    }
+
+    /// Gives `name` in `dir` to this user; of a link, the link itself.
+    fn take(self, dir: &Dir, name: impl rustix::path::Arg) -> io::Result<()> {
+        if self.hand_over {
+            let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+            rustix::fs::chownat(dir, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        Ok(())
+    }
+}
+
+/// All workspaces of this server.
+#[derive(Debug)]
+pub struct Workspaces {
+    root: Arc<Dir>,
+    root_path: PathBuf,
+    secret: SecretString,
+    owner: Owner,
+}
+
+/// One workspace that exists.
+#[derive(Debug, Clone)]
+pub struct Workspace {
+    hash: WorkspaceHash,
+    dir: Arc<Dir>,
+    owner: Owner,
+}
+
+impl Workspaces {
+    /// Opens `root`, making it if needed.
+    ///
+    /// # Errors
+    /// When it cannot be made, opened or written to.
+    pub fn open_root(root: &std::path::Path, secret: SecretString) -> io::Result<Self> {
+        // Others on the host need not see which conversations there are.
+        std::os::unix::fs::DirBuilderExt::mode(&mut fs::DirBuilder::new(), 0o711)
+            .recursive(true)
+            .create(root)?;
+        let root_path = root.canonicalize()?;
+        let dir = Dir::open_ambient_dir(&root_path, ambient_authority())?;
+        Ok(Self {
+            root: Arc::new(dir),
+            root_path,
+            secret,
+            owner: Owner::of_this_process(),
+        })
+    }
+
+    /// Absolute path of the directory that holds the workspaces.
+    pub fn root_path(&self) -> &std::path::Path {
+        &self.root_path
+    }
+
+    /// The user that runs must run as to own what they write.
+    pub fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// Name of the conversation's workspace, which need not exist.
+    pub fn hash(&self, conversation: &ConversationId) -> WorkspaceHash {
+        WorkspaceHash::of(conversation, &self.secret)
+    }
+
+    /// The conversation's workspace, made if it does not exist.
+    ///
+    /// # Errors
+    /// When the directory cannot be made or opened.
+    pub async fn open(&self, conversation: &ConversationId) -> Result<Workspace, WorkspaceError> {
+        let (root, hash, owner) = (Arc::clone(&self.root), self.hash(conversation), self.owner);
+        blocking(move || {
+            match root.create_dir_with(hash.as_str(), DirBuilder::new().mode(0o700)) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error.into()),
+            }
+            // Also when it existed: another call may have made it and not yet handed it over.
+            owner.take(&root, hash.as_str())?;
+            let dir = root.open_dir(hash.as_str())?;
+            Ok(Workspace {
+                hash,
+                dir: Arc::new(dir),
+                owner,
+            })
+        })
+        .await
+    }
+
+    /// The workspace of that name if it exists. Never makes one.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::NotFound`] where there is none.
+    pub async fn find(&self, hash: WorkspaceHash) -> Result<Workspace, WorkspaceError> {
+        let (root, owner) = (Arc::clone(&self.root), self.owner);
+        blocking(move || match root.open_dir(hash.as_str()) {
+            Ok(dir) => Ok(Workspace {
+                hash,
+                dir: Arc::new(dir),
+                owner,
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(WorkspaceError::NotFound),
+            Err(error) => Err(error.into()),
+        })
+        .await
+    }
+}
+
+impl Workspace {
+    /// The workspace's name.
+    pub fn hash(&self) -> &WorkspaceHash {
+        &self.hash
+    }
+
+    /// Opens a regular file for reading.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::NotFound`] or [`WorkspaceError::NotRegular`], at once: opening never waits
+    /// for the other end of a FIFO.
+    pub async fn open_file(&self, path: FilePath) -> Result<OpenFile, WorkspaceError> {
+        let dir = Arc::clone(&self.dir);
+        blocking(move || file::open(&dir, &path)).await
+    }
+
+    /// Writes a whole file, replacing one of the same name at once, and returns its entry.
+    ///
+    /// # Errors
+    /// Nothing is changed then. [`WorkspaceError::NotRegular`] where a directory has the name.
+    pub async fn write_file(
+        &self,
+        path: FilePath,
+        content: Vec<u8>,
+    ) -> Result<FileEntry, WorkspaceError> {
+        let (dir, owner) = (Arc::clone(&self.dir), self.owner);
+        blocking(move || file::write(&dir, &path, &content, owner)).await
+    }
+
+    /// The regular files there are now.
+    ///
+    /// # Errors
+    /// When the workspace itself cannot be read; what cannot be read below it is left out.
+    pub async fn list(&self) -> Result<Listing, WorkspaceError> {
+        let dir = Arc::clone(&self.dir);
+        blocking(move || Ok(Listing::of(&dir)?)).await
+    }
+}
+
+/// Runs file system work where it may block.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, WorkspaceError> + Send + 'static,
+) -> Result<T, WorkspaceError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => Err(WorkspaceError::Io(io::Error::other(error))),
+    }
+}

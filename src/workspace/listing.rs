@@ -1,0 +1,177 @@
+//! Listing: the regular files of a workspace at one moment.
+
+use std::{collections::BTreeMap, io, time::SystemTime};
+
+use cap_std::fs::{Dir, MetadataExt as _};
+use rustix::fs::OFlags;
+
+use super::FilePath;
+
+/// Files read at the most: what user code piles up beyond it must not hold the server's memory.
+const MAX_FILES: usize = 10_000;
+
+/// Directories within directories looked into: deeper ones are nobody's layout but an attack.
+const MAX_DEPTH: usize = 64;
+
+/// The server's own directories at the top of a workspace: not the conversation's files.
+const HIDDEN: [&str; 3] = [".packages", ".runs", ".warm"];
+
+/// One regular file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileEntry {
+    /// Its name, relative to the workspace.
+    pub path: FilePath,
+    /// Bytes, as `stat` says: a sparse file's include its holes.
+    pub size: u64,
+    /// Time of the last change of its bytes.
+    pub modified: SystemTime,
+}
+
+/// The regular files of a workspace, by name; hidden ones, links and special files left out.
+#[derive(Debug, Default)]
+pub struct Listing {
+    files: BTreeMap<FilePath, Seen>,
+}
+
+/// What tells a file from the same name's earlier one. User code can set every time but `changed`.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    size: u64,
+    modified: SystemTime,
+    changed: (i64, i64),
+    inode: u64,
+}
+
+impl Listing {
+    pub(super) fn of(dir: &Dir) -> io::Result<Self> {
+        let mut listing = Self::default();
+        listing.add(dir, None, 0)?;
+        Ok(listing)
+    }
+
+    /// All files, sorted by name.
+    pub fn entries(&self) -> impl Iterator<Item = FileEntry> {
+        self.files.iter().map(|(path, seen)| FileEntry {
+            path: path.clone(),
+            size: seen.size,
+            modified: seen.modified,
+        })
+    }
+
+    /// The files that are not in `earlier`, or not as they were then, sorted by name.
+    pub fn new_since<'a>(&'a self, earlier: &'a Self) -> impl Iterator<Item = &'a FilePath> {
+        self.files
+            .iter()
+            .filter(|(path, seen)| earlier.files.get(*path) != Some(*seen))
+            .map(|(path, _)| path)
+    }
+
+    fn add(&mut self, dir: &Dir, path: Option<&FilePath>, depth: usize) -> io::Result<()> {
+        for entry in dir.entries()? {
+            if self.files.len() >= MAX_FILES {
+                return Ok(());
+            }
+            // Names come and go while user code runs; what is gone is not listed.
+            let Ok(entry) = entry else { continue };
+            let name = entry.file_name();
+            if path.is_none() && HIDDEN.iter().any(|hidden| name == *hidden) {
+                continue;
+            }
+            // Does not follow links.
+            let Ok(metadata) = entry.metadata() else {
+                continue;
+            };
+            let child = FilePath::child(path, &name);
+            if metadata.is_file() {
+                self.files.insert(child, Seen::from(&metadata));
+            } else if metadata.is_dir() && depth < MAX_DEPTH {
+                // A link may have taken the directory's place since: NOFOLLOW refuses it.
+                let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                if let Ok(handle) = rustix::fs::openat(dir, &name, flags, rustix::fs::Mode::empty())
+                {
+                    // An unreadable directory hides its own files, not those beside it.
+                    let _listed =
+                        self.add(&Dir::from_std_file(handle.into()), Some(&child), depth + 1);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl From<&cap_std::fs::Metadata> for Seen {
+    fn from(metadata: &cap_std::fs::Metadata) -> Self {
+        Self {
+            size: metadata.len(),
+            modified: metadata
+                .modified()
+                .map_or(SystemTime::UNIX_EPOCH, cap_std::time::SystemTime::into_std),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+            inode: metadata.ino(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use cap_std::ambient_authority;
+
+    use super::*;
+
+    fn names(listing: &Listing) -> Vec<String> {
+        listing
+            .entries()
+            .map(|entry| entry.path.display())
+            .collect()
+    }
+
+    #[test]
+    fn lists_regular_files_below_the_top_and_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        fs::create_dir_all(root.join("b/c")).unwrap();
+        fs::create_dir_all(root.join(".runs")).unwrap();
+        for name in ["z", "b/c/deep", "b/a", ".runs/x", ".profile"] {
+            fs::write(root.join(name), name).unwrap();
+        }
+        symlink("/etc", root.join("link")).unwrap();
+        symlink(".", root.join("loop")).unwrap();
+        let dir = Dir::open_ambient_dir(root, ambient_authority()).unwrap();
+        assert_eq!(
+            names(&Listing::of(&dir).unwrap()),
+            [".profile", "b/a", "b/c/deep", "z"]
+        );
+    }
+
+    #[test]
+    fn what_is_new_is_what_differs_whatever_its_times_say() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        let dir = Dir::open_ambient_dir(root, ambient_authority()).unwrap();
+        for name in ["same", "changed", "replaced", "gone"] {
+            fs::write(root.join(name), "1").unwrap();
+        }
+        let earlier = Listing::of(&dir).unwrap();
+        let old = fs::metadata(root.join("changed"))
+            .unwrap()
+            .modified()
+            .unwrap();
+        // The clock behind file times ticks every few milliseconds.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        fs::write(root.join("changed"), "2").unwrap();
+        fs::File::options()
+            .write(true)
+            .open(root.join("changed"))
+            .unwrap()
+            .set_modified(old)
+            .unwrap();
+        fs::remove_file(root.join("gone")).unwrap();
+        fs::write(root.join("new"), "1").unwrap();
+        fs::rename(root.join("new"), root.join("replaced")).unwrap();
+        let now = Listing::of(&dir).unwrap();
+        let new: Vec<_> = now.new_since(&earlier).map(FilePath::display).collect();
+        assert_eq!(new, ["changed", "replaced"]);
+    }
+}
