@@ -1,0 +1,14 @@
+//! Behaviour, through the real HTTP surface and a real Docker engine.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod compose;
+mod docs;
+mod downloads;
+mod engine;
+mod mcp;
+mod refusals;
+mod runners;
+mod runs;
+mod server;
+mod shutdown;

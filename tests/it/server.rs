@@ -1,0 +1,211 @@
+//! Server: a real one on a free port of loopback, with a data directory of its own.
+
+use std::{
+    path::Path,
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use mcp_code_sandbox::{
+    config::{Config, Source},
+    server::Server,
+};
+use reqwest::{Client, RequestBuilder, Response};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// Token of every test server.
+pub(crate) const TOKEN: &str = "test-token";
+
+/// A server that runs until it is dropped, and leaves no container behind.
+#[derive(Debug)]
+pub(crate) struct TestServer {
+    base_url: String,
+    client: Client,
+    root: TempDir,
+    shutdown: CancellationToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl TestServer {
+    /// A server with the default settings.
+    pub(crate) async fn start() -> Self {
+        Self::with_settings(&[]).await
+    }
+
+    /// A server with these settings changed.
+    pub(crate) async fn with_settings(settings: &[(&str, &str)]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base_url = format!("http://{}", listener.local_addr().unwrap());
+        let root = tempfile::tempdir().unwrap();
+        let source = Source::from_pairs([
+            ("MCP_API_TOKEN", TOKEN),
+            ("FILE_SECRET", "0123456789abcdef0123456789abcdef"),
+            ("PUBLIC_BASE_URL", &base_url),
+            ("SANDBOX_ROOT", root.path().to_str().unwrap()),
+        ]);
+        let source = settings
+            .iter()
+            .fold(source, |source, (name, value)| source.with(*name, *value));
+        let config = Config::from_source(&source).unwrap();
+        let shutdown = CancellationToken::new();
+        let listener = listener.into_std().unwrap();
+        // A runtime of its own, so that it lives on while a failed test unwinds and can clean up.
+        let thread = std::thread::spawn({
+            let shutdown = shutdown.clone();
+            move || serve(&config, listener, shutdown)
+        });
+        let server = Self {
+            base_url,
+            client: Client::new(),
+            root,
+            shutdown,
+            thread: Some(thread),
+        };
+        server.wait_until_ready().await;
+        server
+    }
+
+    async fn wait_until_ready(&self) {
+        let asked = Instant::now();
+        while self.get("/readyz").send().await.is_err() {
+            assert!(
+                asked.elapsed() < Duration::from_secs(10),
+                "the server does not start"
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Ends the server as SIGTERM does, and waits for its end.
+    pub(crate) fn stop(&mut self) {
+        self.shutdown.cancel();
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the server must not panic");
+        }
+    }
+
+    pub(crate) fn base_url(&self) -> &str {
+        &self.base_url
+    }
+
+    /// Directory of the workspaces.
+    pub(crate) fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// Label of this server's containers.
+    pub(crate) fn instance(&self) -> String {
+        std::fs::read_to_string(self.root().join(".instance")).unwrap()
+    }
+
+    /// Directory of the conversation that `result` names a file of, or ran in.
+    pub(crate) fn workspaces(&self) -> Vec<std::path::PathBuf> {
+        let entries = std::fs::read_dir(self.root())
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        entries
+            .filter(|path| path.file_name().unwrap().len() == 64)
+            .collect()
+    }
+
+    pub(crate) fn get(&self, path: &str) -> RequestBuilder {
+        self.client.get(format!("{}{path}", self.base_url))
+    }
+
+    /// A POST to `/mcp` as plain curl sends it: no Accept that names a form, no session.
+    pub(crate) fn post(&self, body: impl Into<reqwest::Body>) -> RequestBuilder {
+        self.client
+            .post(format!("{}/mcp", self.base_url))
+            .bearer_auth(TOKEN)
+            .header("content-type", "application/json")
+            .body(body)
+    }
+
+    /// The answer to a tool call by plain curl.
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Value {
+        let request = json!({
+            "jsonrpc": "2.0", "id": 7, "method": "tools/call",
+            "params": { "name": tool, "arguments": arguments },
+        });
+        let response = self.post(request.to_string()).send().await.unwrap();
+        assert_eq!(response.headers()["content-type"], "application/json");
+        let answer: Value = response.json().await.unwrap();
+        assert_eq!(answer["id"], 7, "{answer}");
+        answer["result"].clone()
+    }
+
+    /// The structured result of a call that must not be refused.
+    pub(crate) async fn call_ok(&self, tool: &str, arguments: Value) -> Value {
+        let result = self.call(tool, arguments).await;
+        assert_eq!(result["isError"], false, "{result}");
+        let text: Value =
+            serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
+        assert_eq!(
+            text, result["structuredContent"],
+            "text and structured content must be the same"
+        );
+        result["structuredContent"].clone()
+    }
+
+    /// Code and message of the refusal that a call must meet.
+    pub(crate) async fn refusal(&self, tool: &str, arguments: Value) -> (String, String) {
+        let result = self.call(tool, arguments).await;
+        assert_eq!(result["isError"], true, "{result}");
+        let refusal: Value =
+            serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
+        assert_eq!(refusal["success"], false);
+        let part = |name: &str| refusal["error"][name].as_str().unwrap().to_owned();
+        (part("code"), part("message"))
+    }
+
+    /// The result of a run in a new conversation.
+    pub(crate) async fn run(&self, language: &str, code: &str) -> Value {
+        self.call_ok("run_code", json!({ "language": language, "code": code }))
+            .await
+    }
+
+    /// The result of a run in the conversation `name`.
+    pub(crate) async fn run_in(&self, conversation: &str, language: &str, code: &str) -> Value {
+        let arguments =
+            json!({ "conversationId": conversation, "language": language, "code": code });
+        self.call_ok("run_code", arguments).await
+    }
+
+    /// Downloads a URL that a result named.
+    pub(crate) async fn download(&self, url: &str) -> Response {
+        self.client.get(url).send().await.unwrap()
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        self.shutdown.cancel();
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(
+                ended.is_ok() || std::thread::panicking(),
+                "the server must not panic"
+            );
+        }
+    }
+}
+
+fn serve(config: &Config, listener: std::net::TcpListener, shutdown: CancellationToken) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .worker_threads(2)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let server = Server::new(config)
+            .await
+            .expect("Docker must run: see ./test.sh");
+        server
+            .listen(TcpListener::from_std(listener).unwrap(), shutdown)
+            .await
+            .unwrap();
+    });
+}
