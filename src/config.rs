@@ -13,6 +13,7 @@ use secrecy::SecretString;
 use url::Url;
 
 pub use self::source::{ConfigError, Source};
+use crate::workspace::DiskUsage;
 
 /// One setting as an operator sees it.
 #[derive(Debug)]
@@ -41,9 +42,16 @@ pub const SETTINGS: &[Setting] = &[
     Setting { name: "RUN_CPUS", default: "0.5", about: "Processor share of a run, in cores." },
     Setting { name: "RUN_PIDS", default: "128", about: "Processes and threads of a run." },
     Setting { name: "RUN_TMPFS", default: "64m", about: "Size of a run's /tmp." },
+    Setting { name: "MAX_CONCURRENT_RUNS", default: "", about: "Runs at one time; default: twice the number of cores." },
+    Setting { name: "MAX_QUEUED_RUNS", default: "64", about: "Runs that wait for a place; more are refused as busy." },
+    Setting { name: "QUEUE_TIMEOUT_SECONDS", default: "20", about: "Longest wait for a place." },
     Setting { name: "MAX_OUTPUT_BYTES", default: "100k", about: "Output kept of each stream; head and tail of longer output." },
     Setting { name: "MAX_CODE_BYTES", default: "1m", about: "Longest code of a run." },
     Setting { name: "MAX_UPLOAD_BYTES", default: "50m", about: "Largest file that can be uploaded." },
+    Setting { name: "WORKSPACE_QUOTA_BYTES", default: "1g", about: "Disk that one conversation's files may take." },
+    Setting { name: "WORKSPACE_MAX_FILES", default: "10000", about: "Files and directories that one conversation may have." },
+    Setting { name: "WORKSPACE_TTL_HOURS", default: "168", about: "Hours without use after which a conversation's files are deleted; 0 keeps them." },
+    Setting { name: "MIN_FREE_DISK_BYTES", default: "1g", about: "Disk kept free for the host: below it nothing is run or uploaded." },
     Setting { name: "NETWORK_POLICY", default: "allow", about: "allow, or deny to refuse every run that asks for the network." },
     Setting { name: "SANDBOX_NETWORK", default: "bridge", about: "Docker network of runs that ask for the network." },
     Setting { name: "RUNTIME", default: "", about: "OCI runtime of the runs, such as runsc; default: the engine's own." },
@@ -73,6 +81,10 @@ pub struct Config {
     pub file_secret: SecretString,
     /// `RUN_*`: what a run may use.
     pub limits: RunLimits,
+    /// How many runs there may be.
+    pub admission: AdmissionLimits,
+    /// What files may take.
+    pub disk: DiskLimits,
     /// `MAX_OUTPUT_BYTES`, per stream.
     pub max_output_bytes: usize,
     /// `MAX_CODE_BYTES`
@@ -114,6 +126,28 @@ pub struct RunLimits {
     pub pids: u32,
     /// Bytes of `/tmp`.
     pub tmpfs: u64,
+}
+
+/// How many runs there may be at one time.
+#[derive(Debug, Clone, Copy)]
+pub struct AdmissionLimits {
+    /// `MAX_CONCURRENT_RUNS`
+    pub running: usize,
+    /// `MAX_QUEUED_RUNS`
+    pub queued: usize,
+    /// `QUEUE_TIMEOUT_SECONDS`
+    pub queue_timeout: Duration,
+}
+
+/// What files may take.
+#[derive(Debug, Clone, Copy)]
+pub struct DiskLimits {
+    /// `WORKSPACE_QUOTA_BYTES` and `WORKSPACE_MAX_FILES`
+    pub workspace: DiskUsage,
+    /// `MIN_FREE_DISK_BYTES`
+    pub min_free: u64,
+    /// `WORKSPACE_TTL_HOURS`; `None` keeps them.
+    pub ttl: Option<Duration>,
 }
 
 /// Whether runs may have a network.
@@ -181,6 +215,21 @@ impl Config {
             sandbox_host_path: source.parse_optional("SANDBOX_HOST_PATH", parse::absolute_path)?,
             file_secret: source.parse("FILE_SECRET", parse::file_secret)?,
             limits,
+            admission: AdmissionLimits {
+                running: source
+                    .parse_optional("MAX_CONCURRENT_RUNS", parse::count)?
+                    .map_or_else(twice_the_cores, |count| count as usize),
+                queued: source.parse("MAX_QUEUED_RUNS", parse::whole_number)? as usize,
+                queue_timeout: source.parse("QUEUE_TIMEOUT_SECONDS", parse::seconds)?,
+            },
+            disk: DiskLimits {
+                workspace: DiskUsage {
+                    bytes: source.parse("WORKSPACE_QUOTA_BYTES", parse::size)?,
+                    files: source.parse("WORKSPACE_MAX_FILES", parse::count)?.into(),
+                },
+                min_free: source.parse("MIN_FREE_DISK_BYTES", parse::size_or_zero)?,
+                ttl: source.parse("WORKSPACE_TTL_HOURS", parse::hours)?,
+            },
             max_output_bytes: source.parse("MAX_OUTPUT_BYTES", parse::size_in_memory)?,
             max_code_bytes: source.parse("MAX_CODE_BYTES", parse::size_in_memory)?,
             max_upload_bytes: source.parse("MAX_UPLOAD_BYTES", parse::size_in_memory)?,
@@ -214,6 +263,11 @@ impl Config {
             docker_host: source.parse("DOCKER_HOST", parse::docker_host)?,
         })
     }
+}
+
+/// Runs wait for the disk and the engine about as long as they compute.
+fn twice_the_cores() -> usize {
+    std::thread::available_parallelism().map_or(2, |cores| cores.get() * 2)
 }
 
 /// Always accepted: a page elsewhere cannot make a browser send these for another machine.

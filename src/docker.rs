@@ -5,6 +5,7 @@
 
 mod container;
 mod frame;
+mod roster;
 mod runners;
 mod spec;
 mod streams;
@@ -12,10 +13,10 @@ mod streams;
 use std::{collections::BTreeMap, future::Future, path::PathBuf, time::Duration};
 
 use bollard::{Docker as Client, errors::Error};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 
-use self::container::Container;
 pub use self::container::Prepared;
+use self::{container::Container, roster::Roster};
 use crate::{
     config::Config,
     executor::{Backend, BackendError, Exit, Output, RunInput, RunSpec},
@@ -37,7 +38,7 @@ pub struct Docker {
     client: Client,
     site: spec::Site,
     extra_runners: BTreeMap<String, String>,
-    removals: TaskTracker,
+    roster: Roster,
 }
 
 impl Docker {
@@ -63,19 +64,16 @@ impl Docker {
             instance,
             workspaces: config.sandbox_host_path.clone().unwrap_or(workspaces),
             runtime: config.runtime.clone(),
-            largest_file: LARGEST_FILE,
+            largest_file: config.disk.workspace.bytes,
         };
         Ok(Self {
-            client,
             site,
             extra_runners: config.extra_runners.clone(),
-            removals: TaskTracker::new(),
+            roster: Roster::new(client.clone()),
+            client,
         })
     }
 }
-
-/// Largest file a run may write. It keeps one runaway `write` from filling the host's disk.
-const LARGEST_FILE: u64 = 1 << 30;
 
 impl Backend for Docker {
     type Prepared = Prepared;
@@ -86,11 +84,12 @@ impl Backend for Docker {
 
     async fn prepare(&self, spec: RunSpec) -> Result<Prepared, BackendError> {
         let body = spec::container(&self.site, &spec);
-        let container = Container::new(self.client.clone(), self.removals.clone(), spec.run_id);
+        let container = Container::new(self.client.clone(), self.roster.clone(), spec.run_id);
         // In a task of its own: a caller who goes away between the engine's making the container and
         // its saying so would leave one that nobody knows of.
         let preparing = self
-            .removals
+            .roster
+            .tasks()
             .spawn(container.prepare(body, spec.runner.protocol));
         preparing.await.unwrap_or_else(|panicked| {
             Err(BackendError::RunnerUnavailable {
@@ -104,15 +103,19 @@ impl Backend for Docker {
         prepared: Prepared,
         input: RunInput,
         output: &mut Output,
-        cancel: CancellationToken,
+        stop: CancellationToken,
     ) -> Result<Exit, BackendError> {
-        prepared.run(input, output, cancel).await
+        prepared.run(input, output, stop).await
+    }
+
+    async fn reap(&self) -> Result<(), BackendError> {
+        self.roster.reap(&self.site.instance).await
     }
 
     async fn stop(&self) {
-        self.removals.close();
+        self.roster.tasks().close();
         // What is left after that, the next start's reaper removes.
-        if tokio::time::timeout(STOP_LIMIT, self.removals.wait())
+        if tokio::time::timeout(STOP_LIMIT, self.roster.tasks().wait())
             .await
             .is_err()
         {

@@ -3,28 +3,31 @@
 //! The steps are those of [`Executor::run`], in order. Where the run happens is the [`Backend`]'s
 //! affair; what the caller is told of it, the reply's.
 
+mod admission;
 mod backend;
+mod hint;
 mod output;
 
 use std::{
     collections::BTreeMap,
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use tokio::sync::RwLock;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+use self::admission::{Admission, Busy};
 pub use self::{
-    backend::{Backend, BackendError, Exit, RunId, RunInput, RunSpec, Usage},
+    backend::{Backend, BackendError, Ending, Exit, RunId, RunInput, RunSpec, Usage},
     output::{Captured, Output},
 };
 use crate::{
     config::{Config, NetworkPolicy, RunLimits},
     conversation::ConversationId,
     runner::{Protocol, Runners},
-    workspace::{FilePath, Listing, Workspace, WorkspaceError, Workspaces},
+    workspace::{DiskUsage, FilePath, Listing, Workspace, WorkspaceError, Workspaces},
 };
 
 /// One run, as a caller asked for it.
@@ -57,6 +60,8 @@ pub enum Status {
     OutOfMemory,
     /// A signal ended it.
     Killed,
+    /// Its files took too much room.
+    DiskQuota,
     /// The caller cancelled it or went away.
     Cancelled,
 }
@@ -78,8 +83,12 @@ pub struct RunReport {
     pub stderr: Captured,
     /// From taking the code to its end.
     pub duration: Duration,
-    /// What it used, where the runner says so.
+    /// What it used, as far as anyone could tell.
     pub usage: Option<Usage>,
+    /// The next step, where it failed and one is known.
+    pub hint: Option<String>,
+    /// When its files are deleted if nobody uses them before.
+    pub expires_at: Option<SystemTime>,
     /// Where its files are.
     pub workspace: Workspace,
     /// All files after the run.
@@ -113,6 +122,12 @@ pub enum RunError {
         /// The limit.
         limit: Duration,
     },
+    /// There are too many runs.
+    #[error("there are too many runs; try again in {} s", .retry_after.as_secs())]
+    Busy {
+        /// When to try again.
+        retry_after: Duration,
+    },
     /// The operator allows no network.
     #[error("this server does not allow runs to use the network")]
     NetworkNotAllowed,
@@ -130,6 +145,7 @@ pub struct Executor<B> {
     backend: B,
     workspaces: Arc<Workspaces>,
     runners: RwLock<Arc<Runners>>,
+    admission: Admission,
     limits: RunLimits,
     network: NetworkPolicy,
     pass_through_env: BTreeMap<String, String>,
@@ -141,10 +157,12 @@ pub struct Executor<B> {
 impl<B: Backend> Executor<B> {
     /// An executor on `backend` with the limits of `config`.
     pub fn new(config: &Config, backend: B, workspaces: Arc<Workspaces>) -> Self {
+        let admission = &config.admission;
         Self {
             backend,
             workspaces,
             runners: RwLock::default(),
+            admission: Admission::new(admission.running, admission.queued, admission.queue_timeout),
             limits: config.limits,
             network: config.network.clone(),
             pass_through_env: config.pass_through_env.clone(),
@@ -170,6 +188,11 @@ impl<B: Backend> Executor<B> {
             .find(&request.language)
             .ok_or_else(|| unknown(&request.language, &runners))?;
 
+        // Waiting for a place costs the run none of its time.
+        let _permit = self
+            .admission
+            .enter(&self.workspaces.hash(&request.conversation))
+            .await?;
         let workspace = self.workspaces.open(&request.conversation).await?;
         let run_id = RunId::random();
         let mut environment = self.pass_through_env.clone();
@@ -187,41 +210,76 @@ impl<B: Backend> Executor<B> {
                 Protocol::Framed => BTreeMap::new(),
             },
         };
-        let (prepared, before) = tokio::join!(self.backend.prepare(spec), workspace.list());
-        let (prepared, before) = (prepared?, before?);
+        let (prepared, before, allowance) = tokio::join!(
+            self.backend.prepare(spec),
+            workspace.list(),
+            workspace.allowance()
+        );
+        let (prepared, before, allowance) = (prepared?, before?, allowance?);
 
         let input = RunInput {
             code: request.code,
             environment,
             timeout,
         };
-        let stop = self.stopping.child_token();
-        let mut output = Output::new(self.max_output_bytes);
+        let mut output = Output::new(self.max_output_bytes, &workspace, run_id);
         let started = Instant::now();
-        let exit = tokio::select! {
-            exit = self.backend.run(prepared, input, &mut output, stop.clone()) => exit?,
-            never = forward(&cancel, &stop) => match never {},
-        };
+        let (exit, status) = self
+            .supervise(prepared, input, &mut output, &cancel, &workspace, allowance)
+            .await?;
         let duration = started.elapsed();
 
-        let files = workspace.list().await?;
+        let files = after_the_run(&workspace).await;
         let new_files = files.new_since(&before).cloned().collect();
-        let (stdout, stderr) = output.finish();
-        let report = RunReport {
+        let (stdout, stderr) = output.finish().await;
+        let mut report = RunReport {
             run_id,
             language: runner.language.clone(),
-            status: Status::from(exit),
+            status,
             exit_code: exit.code(),
             stdout,
             stderr,
             duration,
-            usage: exit.usage(),
+            usage: exit.usage,
+            hint: None,
+            expires_at: self.workspaces.expiry_from_now(),
             workspace,
             files,
             new_files,
         };
+        report.hint = hint::of(&report, runner, request.network, &self.limits);
         report.log();
         Ok(report)
+    }
+
+    /// Lets the backend run it, and stops it where it must not go on.
+    async fn supervise(
+        &self,
+        prepared: B::Prepared,
+        input: RunInput,
+        output: &mut Output,
+        cancel: &CancellationToken,
+        workspace: &Workspace,
+        allowance: DiskUsage,
+    ) -> Result<(Exit, Status), BackendError> {
+        let stop = CancellationToken::new();
+        let run = self.backend.run(prepared, input, output, stop.clone());
+        tokio::pin!(run);
+        let stopped_as = tokio::select! {
+            exit = &mut run => return exit.map(|exit| (exit, Status::from(exit.ending))),
+            () = cancel.cancelled() => Status::Cancelled,
+            () = self.stopping.cancelled() => Status::Cancelled,
+            () = workspace.overflows(allowance) => Status::DiskQuota,
+        };
+        stop.cancel();
+        let exit = run.await?;
+        // It may have ended by itself in that very moment.
+        let status = if exit.ending == Ending::Stopped {
+            stopped_as
+        } else {
+            exit.ending.into()
+        };
+        Ok((exit, status))
     }
 
     /// Asks the backend which runners there are.
@@ -244,6 +302,14 @@ impl<B: Backend> Executor<B> {
         } else {
             Ok(())
         }
+    }
+
+    /// Removes containers that an earlier life of this server left behind, and only those.
+    ///
+    /// # Errors
+    /// When the backend does not answer.
+    pub async fn reap(&self) -> Result<(), BackendError> {
+        self.backend.reap().await
     }
 
     /// Ends all runs as cancelled and waits until nothing of them is left, at most as long as the
@@ -288,11 +354,16 @@ impl<B: Backend> Executor<B> {
     }
 }
 
-/// Passes a cancellation on. Never returns.
-async fn forward(from: &CancellationToken, to: &CancellationToken) -> std::convert::Infallible {
-    from.cancelled().await;
-    to.cancel();
-    std::future::pending().await
+/// Tidies up and lists what there is. The run took place, so its report is not lost over this.
+async fn after_the_run(workspace: &Workspace) -> Listing {
+    let listed = async {
+        workspace.remove_special_files().await?;
+        workspace.list().await
+    };
+    listed.await.unwrap_or_else(|error| {
+        tracing::error!(%error, "files could not be listed after a run");
+        Listing::default()
+    })
 }
 
 fn unknown(language: &str, runners: &Runners) -> RunError {
@@ -309,15 +380,23 @@ fn unknown(language: &str, runners: &Runners) -> RunError {
     }
 }
 
-impl From<Exit> for Status {
-    fn from(exit: Exit) -> Self {
-        match exit {
-            Exit::Exited { code: 0, .. } => Self::Ok,
-            Exit::Exited { .. } => Self::Error,
-            Exit::Signalled => Self::Killed,
-            Exit::OutOfMemory => Self::OutOfMemory,
-            Exit::TimedOut => Self::Timeout,
-            Exit::Cancelled => Self::Cancelled,
+impl From<Busy> for RunError {
+    fn from(busy: Busy) -> Self {
+        Self::Busy {
+            retry_after: busy.retry_after,
+        }
+    }
+}
+
+impl From<Ending> for Status {
+    fn from(ending: Ending) -> Self {
+        match ending {
+            Ending::Exited(0) => Self::Ok,
+            Ending::Exited(_) => Self::Error,
+            Ending::Signalled => Self::Killed,
+            Ending::OutOfMemory => Self::OutOfMemory,
+            Ending::TimedOut => Self::Timeout,
+            Ending::Stopped => Self::Cancelled,
         }
     }
 }
@@ -331,6 +410,7 @@ impl Status {
             Self::Timeout => "timeout",
             Self::OutOfMemory => "oom",
             Self::Killed => "killed",
+            Self::DiskQuota => "disk_quota",
             Self::Cancelled => "cancelled",
         }
     }

@@ -16,3 +16,4 @@ pub mod workspace;
 
 mod http;
 mod mcp;
+mod upkeep;

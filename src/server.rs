@@ -17,6 +17,7 @@ use crate::{
     links::Links,
     mcp::{Handler, front::Front},
     sandbox::Sandbox,
+    upkeep,
     workspace::Workspaces,
 };
 
@@ -78,27 +79,23 @@ impl Server {
                 tracing::debug!(%error, "TCP_NODELAY could not be set");
             }
         });
-        let stopping = shutdown.clone();
         let serving = axum::serve(listener, router)
-            .with_graceful_shutdown(stopping.cancelled_owned())
+            .with_graceful_shutdown(shutdown.clone().cancelled_owned())
             .into_future();
+        tokio::pin!(serving);
+        tokio::select! {
+            // Only with an error: it goes on until the shutdown.
+            served = &mut serving => return served,
+            never = upkeep::keep(&sandbox) => match never {},
+            () = shutdown.cancelled() => info!("shutting down"),
+        }
         let ending = async {
-            shutdown.cancelled().await;
-            info!("shutting down");
             sandbox.executor.stop().await;
             stop.cancel();
         };
-        let (served, ()) = tokio::join!(
-            async {
-                tokio::pin!(serving);
-                tokio::select! {
-                    served = &mut serving => served,
-                    () = shutdown.cancelled() => timeout(ANSWER_LIMIT, serving).await.unwrap_or(Ok(())),
-                }
-            },
-            ending
-        );
-        served
+        let (served, ()) = tokio::join!(timeout(ANSWER_LIMIT, serving), ending);
+        // Who has not taken his answer by then has gone.
+        served.unwrap_or(Ok(()))
     }
 }
 
@@ -126,13 +123,17 @@ pub async fn bind(addr: ListenAddr) -> io::Result<TcpListener> {
 /// # Errors
 /// When `SANDBOX_ROOT` cannot be used or Docker does not answer.
 pub async fn sandbox(config: &Config) -> anyhow::Result<Sandbox> {
-    let workspaces = Workspaces::open_root(&config.sandbox_root, config.file_secret.clone())
-        .with_context(|| {
-            format!(
-                "failed to use SANDBOX_ROOT {}",
-                config.sandbox_root.display()
-            )
-        })?;
+    let workspaces = Workspaces::open_root(
+        &config.sandbox_root,
+        config.file_secret.clone(),
+        config.disk,
+    )
+    .with_context(|| {
+        format!(
+            "failed to use SANDBOX_ROOT {}",
+            config.sandbox_root.display()
+        )
+    })?;
     let instance = instance_id(workspaces.root_path())
         .context("failed to keep the instance id in SANDBOX_ROOT")?;
     let docker = Docker::connect(config, instance, workspaces.root_path().to_owned())

@@ -5,12 +5,23 @@
 //! a link that leads out does not resolve, whenever it was planted. Nothing is checked first and
 //! opened later; what was opened is what is looked at.
 
+mod expiry;
 mod file;
 mod hash;
+mod lease;
 mod listing;
 mod path;
+mod remove;
+mod usage;
+mod walk;
 
-use std::{fs, io, path::PathBuf, sync::Arc};
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
 
 use cap_std::{
     ambient_authority,
@@ -22,13 +33,15 @@ use rustix::{
 };
 use secrecy::SecretString;
 
+use self::lease::{Lease, Leases};
 pub use self::{
     file::OpenFile,
     hash::WorkspaceHash,
     listing::{FileEntry, Listing},
     path::FilePath,
+    usage::DiskUsage,
 };
-use crate::conversation::ConversationId;
+use crate::{config::DiskLimits, conversation::ConversationId};
 
 /// The user that runners run as when the server is root: not root, and the usual first user.
 const RUNNER_UID: u32 = 1000;
@@ -45,6 +58,12 @@ pub enum WorkspaceError {
     /// There is something else than a file: a directory, FIFO, socket or device.
     #[error("not a regular file")]
     NotRegular,
+    /// The workspace would take more than it may.
+    #[error("the conversation's files take too much room")]
+    QuotaExceeded,
+    /// The server keeps the rest of the disk for the host.
+    #[error("the server's disk is nearly full")]
+    DiskFull,
     /// The disk or its permissions failed.
     #[error("workspace is not accessible: {0}")]
     Io(#[from] io::Error),
@@ -107,14 +126,18 @@ pub struct Workspaces {
     root_path: PathBuf,
     secret: SecretString,
     owner: Owner,
+    limits: DiskLimits,
+    leases: Arc<Leases>,
 }
 
-/// One workspace that exists.
+/// One workspace that exists, and goes on existing as long as this is held.
 #[derive(Debug, Clone)]
 pub struct Workspace {
     hash: WorkspaceHash,
     dir: Arc<Dir>,
     owner: Owner,
+    limits: DiskLimits,
+    lease: Arc<Lease>,
 }
 
 impl Workspaces {
@@ -122,7 +145,7 @@ impl Workspaces {
     ///
     /// # Errors
     /// When it cannot be made, opened or written to.
-    pub fn open_root(root: &std::path::Path, secret: SecretString) -> io::Result<Self> {
+    pub fn open_root(root: &Path, secret: SecretString, limits: DiskLimits) -> io::Result<Self> {
         // Others on the host need not see which conversations there are.
         std::os::unix::fs::DirBuilderExt::mode(&mut fs::DirBuilder::new(), 0o711)
             .recursive(true)
@@ -134,11 +157,13 @@ impl Workspaces {
             root_path,
             secret,
             owner: Owner::of_this_process(),
+            limits,
+            leases: Arc::default(),
         })
     }
 
     /// Absolute path of the directory that holds the workspaces.
-    pub fn root_path(&self) -> &std::path::Path {
+    pub fn root_path(&self) -> &Path {
         &self.root_path
     }
 
@@ -152,13 +177,23 @@ impl Workspaces {
         WorkspaceHash::of(conversation, &self.secret)
     }
 
-    /// The conversation's workspace, made if it does not exist.
+    /// The conversation's workspace, made if it does not exist, and marked as used.
     ///
     /// # Errors
-    /// When the directory cannot be made or opened.
+    /// [`WorkspaceError::DiskFull`], or when the directory cannot be made or opened.
     pub async fn open(&self, conversation: &ConversationId) -> Result<Workspace, WorkspaceError> {
-        let (root, hash, owner) = (Arc::clone(&self.root), self.hash(conversation), self.owner);
+        let (root, hash, owner, limits) = (
+            Arc::clone(&self.root),
+            self.hash(conversation),
+            self.owner,
+            self.limits,
+        );
+        // Before the directory is looked at, so that it is not taken away in between.
+        let lease = self.leases.take(hash.clone());
         blocking(move || {
+            if free_bytes(&root)? < limits.min_free {
+                return Err(WorkspaceError::DiskFull);
+            }
             match root.create_dir_with(hash.as_str(), DirBuilder::new().mode(0o700)) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -167,31 +202,57 @@ impl Workspaces {
             // Also when it existed: another call may have made it and not yet handed it over.
             owner.take(&root, hash.as_str())?;
             let dir = root.open_dir(hash.as_str())?;
+            expiry::mark_used(&dir)?;
             Ok(Workspace {
                 hash,
                 dir: Arc::new(dir),
                 owner,
+                limits,
+                lease: Arc::new(lease),
             })
         })
         .await
     }
 
-    /// The workspace of that name if it exists. Never makes one.
+    /// The workspace of that name if it exists, marked as used. Never makes one.
     ///
     /// # Errors
     /// [`WorkspaceError::NotFound`] where there is none.
     pub async fn find(&self, hash: WorkspaceHash) -> Result<Workspace, WorkspaceError> {
-        let (root, owner) = (Arc::clone(&self.root), self.owner);
+        let (root, owner, limits) = (Arc::clone(&self.root), self.owner, self.limits);
+        let lease = self.leases.take(hash.clone());
         blocking(move || match root.open_dir(hash.as_str()) {
-            Ok(dir) => Ok(Workspace {
-                hash,
-                dir: Arc::new(dir),
-                owner,
-            }),
+            Ok(dir) => {
+                expiry::mark_used(&dir)?;
+                Ok(Workspace {
+                    hash,
+                    dir: Arc::new(dir),
+                    owner,
+                    limits,
+                    lease: Arc::new(lease),
+                })
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(WorkspaceError::NotFound),
             Err(error) => Err(error.into()),
         })
         .await
+    }
+
+    /// When a workspace that is used now expires; `None` where they are kept.
+    pub fn expiry_from_now(&self) -> Option<SystemTime> {
+        self.limits.ttl.map(|ttl| SystemTime::now() + ttl)
+    }
+
+    /// Deletes the workspaces that have expired and are not in use, and returns how many.
+    ///
+    /// # Errors
+    /// When `SANDBOX_ROOT` cannot be read.
+    pub async fn remove_expired(&self) -> Result<usize, WorkspaceError> {
+        let Some(ttl) = self.limits.ttl else {
+            return Ok(0);
+        };
+        let (root, leases) = (Arc::clone(&self.root), Arc::clone(&self.leases));
+        blocking(move || Ok(expiry::remove_expired(&root, &leases, ttl)?)).await
     }
 }
 
@@ -214,14 +275,36 @@ impl Workspace {
     /// Writes a whole file, replacing one of the same name at once, and returns its entry.
     ///
     /// # Errors
-    /// Nothing is changed then. [`WorkspaceError::NotRegular`] where a directory has the name.
+    /// Nothing is changed then. [`WorkspaceError::NotRegular`] where a directory has the name;
+    /// [`WorkspaceError::QuotaExceeded`] where there is no room for it.
     pub async fn write_file(
         &self,
         path: FilePath,
         content: Vec<u8>,
     ) -> Result<FileEntry, WorkspaceError> {
+        let (dir, owner, quota) = (Arc::clone(&self.dir), self.owner, self.limits.workspace);
+        blocking(move || {
+            let mut usage = DiskUsage::of(&dir, quota)?;
+            usage.bytes = usage.bytes.saturating_add(content.len() as u64);
+            usage.files = usage.files.saturating_add(1);
+            if usage.exceeds(quota) {
+                return Err(WorkspaceError::QuotaExceeded);
+            }
+            file::write(&dir, &path, &content, owner)
+        })
+        .await
+    }
+
+    /// A new file in the workspace's hidden directory for output of runs.
+    ///
+    /// # Errors
+    /// When it cannot be made there.
+    pub async fn create_output_file(
+        &self,
+        name: String,
+    ) -> Result<(FilePath, File), WorkspaceError> {
         let (dir, owner) = (Arc::clone(&self.dir), self.owner);
-        blocking(move || file::write(&dir, &path, &content, owner)).await
+        blocking(move || file::create_output(&dir, &name, owner)).await
     }
 
     /// The regular files there are now.
@@ -232,6 +315,60 @@ impl Workspace {
         let dir = Arc::clone(&self.dir);
         blocking(move || Ok(Listing::of(&dir)?)).await
     }
+
+    /// Takes away what nobody can use once a run has ended: FIFOs, sockets and devices. Does nothing while
+    /// another run may use them.
+    ///
+    /// # Errors
+    /// When the workspace cannot be read.
+    pub async fn remove_special_files(&self) -> Result<(), WorkspaceError> {
+        if !self.lease.is_only_one() {
+            return Ok(());
+        }
+        let dir = Arc::clone(&self.dir);
+        blocking(move || Ok(remove::remove_special_files(&dir)?)).await
+    }
+
+    /// What the workspace may take: the quota, or what it takes now if that is more already. A run can
+    /// then still tidy up.
+    ///
+    /// # Errors
+    /// When the workspace cannot be read.
+    pub async fn allowance(&self) -> Result<DiskUsage, WorkspaceError> {
+        let (dir, quota) = (Arc::clone(&self.dir), self.limits.workspace);
+        blocking(move || Ok(DiskUsage::of(&dir, quota)?.max(quota))).await
+    }
+
+    /// Returns when the workspace takes more than `allowance`, or the disk has less left than it must.
+    pub async fn overflows(&self, allowance: DiskUsage) {
+        let mut pause = WATCH_PAUSE;
+        loop {
+            tokio::time::sleep(pause).await;
+            let measuring = Instant::now();
+            let dir = Arc::clone(&self.dir);
+            let min_free = self.limits.min_free;
+            let over = blocking(move || {
+                let usage = DiskUsage::of(&dir, allowance)?;
+                Ok(usage.exceeds(allowance) || free_bytes(&dir)? < min_free)
+            });
+            match over.await {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(error) => tracing::debug!(%error, "workspace could not be measured"),
+            }
+            // Measuring many files must not take more than a tenth of the time.
+            pause = WATCH_PAUSE.max(measuring.elapsed() * 10);
+        }
+    }
+}
+
+/// Time between two looks at a running program's workspace. A disk takes some 100 MB in it.
+const WATCH_PAUSE: Duration = Duration::from_millis(100);
+
+/// Bytes that the file system of `dir` has left for this process.
+fn free_bytes(dir: &Dir) -> io::Result<u64> {
+    let status = rustix::fs::fstatvfs(dir)?;
+    Ok(status.f_bavail.saturating_mul(status.f_frsize))
 }
 
 /// Runs file system work where it may block.

@@ -55,6 +55,18 @@ pub(super) fn count(value: &str) -> Parsed<u32> {
     }
 }
 
+pub(super) fn whole_number(value: &str) -> Parsed<u32> {
+    value
+        .parse()
+        .map_err(|_| format!("must be a whole number, not {value:?}"))
+}
+
+/// `None` for 0.
+pub(super) fn hours(value: &str) -> Parsed<Option<Duration>> {
+    let hours = whole_number(value)?;
+    Ok((hours > 0).then(|| Duration::from_secs(u64::from(hours) * 3600)))
+}
+
 pub(super) fn seconds(value: &str) -> Parsed<Duration> {
     count(value).map(|seconds| Duration::from_secs(seconds.into()))
 }
@@ -77,6 +89,10 @@ pub(super) fn size(value: &str) -> Parsed<u64> {
         .and_then(|count| count.checked_mul(unit))
         .filter(|bytes| *bytes > 0)
         .ok_or_else(|| format!("must be a size such as 512k, 256m or 1g, not {value:?}"))
+}
+
+pub(super) fn size_or_zero(value: &str) -> Parsed<u64> {
+    if value == "0" { Ok(0) } else { size(value) }
 }
 
 pub(super) fn size_in_memory(value: &str) -> Parsed<usize> {

@@ -12,34 +12,30 @@ use bollard::{
     models::ContainerCreateBody,
     query_parameters::{
         AttachContainerOptions, CreateContainerOptions, InspectContainerOptions,
-        KillContainerOptions, RemoveContainerOptions, StartContainerOptions, WaitContainerOptions,
+        KillContainerOptions, StartContainerOptions, StatsOptions, WaitContainerOptions,
     },
 };
 use futures_util::StreamExt as _;
-use tokio::time::{sleep, timeout};
-use tokio_util::{
-    sync::CancellationToken,
-    task::{TaskTracker, task_tracker::TaskTrackerToken},
-};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     ASK_LIMIT, START_LIMIT,
     frame::{self, Token},
+    roster::{Place, Roster},
     streams::{End, Reader, feed},
     within,
 };
 use crate::{
-    executor::{BackendError, Exit, Output, RunId, RunInput},
+    executor::{BackendError, Ending, Exit, Output, RunId, RunInput, Usage},
     runner::Protocol,
 };
 
+/// Time to say what a container used: no answer waits for it longer.
+const USAGE_LIMIT: Duration = Duration::from_millis(500);
+
 /// Time to kill a container; after it, removal goes on trying.
 const KILL_LIMIT: Duration = Duration::from_secs(2);
-
-/// Time for one removal, and the number of tries. A stuck runtime needs more than either: then the
-/// container stays for the reaper.
-const REMOVE_LIMIT: Duration = Duration::from_secs(10);
-const REMOVE_TRIES: u32 = 3;
 
 /// Time for the engine to say how a container ended whose streams are closed.
 const EXIT_LIMIT: Duration = Duration::from_secs(5);
@@ -48,29 +44,27 @@ const EXIT_LIMIT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Container {
     client: Client,
+    roster: Roster,
+    /// Taken when it goes.
+    place: Option<Place>,
     name: String,
-    removals: TaskTracker,
-    /// Shutdown waits for containers that live, and then for their removals.
-    _alive: TaskTrackerToken,
-    /// Whether the engine may know of it.
-    asked_for: bool,
 }
 
 impl Container {
     /// A container that is yet to be made.
-    pub(super) fn new(client: Client, removals: TaskTracker, run: RunId) -> Self {
+    pub(super) fn new(client: Client, roster: Roster, run: RunId) -> Self {
+        let name = format!("sandbox-{run}");
         Self {
+            place: Some(roster.enter(name.clone())),
             client,
-            name: format!("sandbox-{run}"),
-            _alive: removals.token(),
-            removals,
-            asked_for: false,
+            roster,
+            name,
         }
     }
 
     /// Makes it, attaches to it and starts it, in that order so that no output is missed.
     pub(super) async fn prepare(
-        mut self,
+        self,
         body: ContainerCreateBody,
         protocol: Protocol,
     ) -> Result<Prepared, BackendError> {
@@ -78,7 +72,6 @@ impl Container {
             name: Some(self.name.clone()),
             ..Default::default()
         };
-        self.asked_for = true;
         within(
             START_LIMIT,
             "create container",
@@ -131,7 +124,7 @@ impl Container {
     }
 
     /// How a program ended that left no exit line.
-    async fn exit(&self, protocol: Protocol) -> Result<Exit, BackendError> {
+    async fn ending(&self, protocol: Protocol) -> Result<Ending, BackendError> {
         let mut wait = self
             .client
             .wait_container(&self.name, None::<WaitContainerOptions>);
@@ -145,16 +138,43 @@ impl Container {
         };
         let code = within(EXIT_LIMIT, "wait for container", ended).await?;
         if code == KILLED && self.ran_out_of_memory().await? {
-            return Ok(Exit::OutOfMemory);
+            return Ok(Ending::OutOfMemory);
         }
         // Docker's init answers 128 + n for a program that signal n ended. A program of protocol 1 may
         // have chosen that number itself, and shells do: there it is only an exit code.
         let signalled = protocol == Protocol::Framed && (129..=192).contains(&code);
-        let code = i32::try_from(code).unwrap_or(i32::MAX);
         Ok(if signalled {
-            Exit::Signalled
+            Ending::Signalled
         } else {
-            Exit::Exited { code, usage: None }
+            Ending::Exited(i32::try_from(code).unwrap_or(i32::MAX))
+        })
+    }
+
+    /// What the container has used until now; `None` where it is gone already.
+    async fn usage(&self) -> Option<Usage> {
+        let options = StatsOptions {
+            stream: false,
+            one_shot: true,
+        };
+        let mut stats = self.client.stats(&self.name, Some(options));
+        let answer = async {
+            stats
+                .next()
+                .await
+                .unwrap_or(Err(Error::RequestTimeoutError))
+        };
+        let stats = within(USAGE_LIMIT, "container stats", answer).await.ok()?;
+        let cpu = stats
+            .cpu_stats?
+            .cpu_usage?
+            .total_usage
+            .filter(|nanoseconds| *nanoseconds > 0)?;
+        let memory = stats.memory_stats?;
+        // Only cgroup v1 keeps the peak.
+        let peak_memory = memory.max_usage.or(memory.usage)?;
+        Some(Usage {
+            cpu: Duration::from_nanos(cpu),
+            peak_memory,
         })
     }
 
@@ -170,45 +190,14 @@ impl Container {
     }
 }
 
-/// Answers to a removal that need no other: no such container, and a removal under way.
-const GONE_OR_GOING: [u16; 2] = [404, 409];
-
 /// Exit code of a program ended by SIGKILL, which is also the kernel's for want of memory.
 const KILLED: i64 = 128 + 9;
 
 impl Drop for Container {
     fn drop(&mut self) {
-        if self.asked_for {
-            self.removals
-                .spawn(remove(self.client.clone(), std::mem::take(&mut self.name)));
+        if let Some(place) = self.place.take() {
+            self.roster.remove(place);
         }
-    }
-}
-
-async fn remove(client: Client, name: String) {
-    for attempt in 1..=REMOVE_TRIES {
-        let options = RemoveContainerOptions {
-            force: true,
-            v: true,
-            link: false,
-        };
-        match timeout(REMOVE_LIMIT, client.remove_container(&name, Some(options))).await {
-            Ok(Ok(())) => return,
-            Ok(Err(Error::DockerResponseServerError { status_code, .. }))
-                if GONE_OR_GOING.contains(&status_code) =>
-            {
-                return;
-            }
-            Ok(Err(error)) => {
-                tracing::warn!(container = name, attempt, %error, "container was not removed");
-            }
-            Err(_) => tracing::warn!(
-                container = name,
-                attempt,
-                "container was not removed in time"
-            ),
-        }
-        sleep(Duration::from_secs(attempt.into())).await;
     }
 }
 
@@ -242,7 +231,7 @@ impl Prepared {
         self,
         input: RunInput,
         output: &mut Output,
-        cancel: CancellationToken,
+        stop: CancellationToken,
     ) -> Result<Exit, BackendError> {
         let Self {
             container,
@@ -258,18 +247,41 @@ impl Prepared {
             ),
         };
         let mut reader = Reader::new(streams.output, output, marked_by);
-        let stopped = tokio::select! {
+        let mut usage = None;
+        let ending = tokio::select! {
             end = reader.until_end() => match end {
-                End::ExitLine(line) => return Ok(Exit::Exited { code: line.code(), usage: Some(line.usage()) }),
-                End::Closed => return container.exit(protocol).await,
+                End::ExitLine(line) => {
+                    return Ok(Exit { ending: Ending::Exited(line.code()), usage: Some(line.usage()) });
+                }
+                End::Closed => container.ending(protocol).await?,
             },
             // Beside the reading: a program may write more than the pipes hold before it has read all.
             never = feed(streams.input, request, protocol) => match never {},
-            () = sleep(input.timeout) => Exit::TimedOut,
-            () = cancel.cancelled() => Exit::Cancelled,
+            never = sample(&container, &mut usage) => match never {},
+            () = sleep(input.timeout) => Ending::TimedOut,
+            () = stop.cancelled() => Ending::Stopped,
         };
-        container.kill().await;
-        reader.drain().await;
-        Ok(stopped)
+        if matches!(ending, Ending::TimedOut | Ending::Stopped) {
+            usage = container.usage().await.or(usage);
+            container.kill().await;
+            reader.drain().await;
+        }
+        Ok(Exit { ending, usage })
     }
 }
+
+/// Looks from time to time what a run uses, for one that ends without saying so. Never returns.
+async fn sample(container: &Container, usage: &mut Option<Usage>) -> std::convert::Infallible {
+    let mut pause = FIRST_SAMPLE;
+    loop {
+        sleep(pause).await;
+        *usage = container.usage().await.or(*usage);
+        pause = SAMPLE_PAUSE;
+    }
+}
+
+/// Time to the first look: short runs say themselves what they used, or are not worth asking the engine.
+const FIRST_SAMPLE: Duration = Duration::from_millis(100);
+
+/// Time between later ones.
+const SAMPLE_PAUSE: Duration = Duration::from_millis(500);

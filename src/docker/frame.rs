@@ -5,7 +5,7 @@
 //! the end of standard error. Both start with a token that is new for every run. The two streams reach
 //! us through separate pipes, so only both marks together say that everything has arrived.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -110,60 +110,63 @@ impl Scanner {
         self.done
     }
 
-    /// Takes the next bytes; passes on what is the program's and returns the rest of the mark's line
-    /// once it is whole. After that, nothing is passed on.
-    pub(super) fn push(&mut self, bytes: &[u8], mut pass_on: impl FnMut(&[u8])) -> Option<Vec<u8>> {
+    /// Takes the next bytes. Returns what of them, and of those held back, is the program's; and the rest of
+    /// the mark's line once it is whole. After that, nothing is the program's.
+    pub(super) fn push<'a>(&mut self, bytes: &'a [u8]) -> (Cow<'a, [u8]>, Option<Vec<u8>>) {
         if self.done {
-            return None;
+            return (Cow::Borrowed(&[]), None);
         }
         if self.held.is_empty() && !bytes.contains(&RECORD_SEPARATOR) {
-            pass_on(bytes);
-            return None;
+            return (Cow::Borrowed(bytes), None);
         }
         self.held.extend_from_slice(bytes);
-        loop {
-            let Some(start) = self.held.iter().position(|byte| *byte == RECORD_SEPARATOR) else {
-                pass_on(&std::mem::take(&mut self.held));
-                return None;
-            };
-            pass_on(&self.held[..start]);
-            self.held.drain(..start);
-            match self.mark_at_start() {
+        let mut start = 0;
+        while let Some(found) = self.held[start..]
+            .iter()
+            .position(|byte| *byte == RECORD_SEPARATOR)
+        {
+            start += found;
+            match self.mark_at(start) {
                 Mark::Whole { end } => {
                     self.done = true;
-                    let rest = self.held[self.mark.len()..end].to_vec();
-                    self.held.clear();
-                    return Some(rest);
+                    let rest = self.held[start + self.mark.len()..end].to_vec();
+                    self.held.truncate(start);
+                    return (Cow::Owned(std::mem::take(&mut self.held)), Some(rest));
                 }
-                Mark::Unfinished => return None,
-                Mark::None => {
-                    // A separator of the program's own.
-                    pass_on(&self.held[..1]);
-                    self.held.drain(..1);
+                Mark::Unfinished => {
+                    let unfinished = self.held.split_off(start);
+                    return (
+                        Cow::Owned(std::mem::replace(&mut self.held, unfinished)),
+                        None,
+                    );
                 }
+                // A separator of the program's own.
+                Mark::None => start += 1,
             }
         }
+        (Cow::Owned(std::mem::take(&mut self.held)), None)
     }
 
-    /// Passes on what was held back, at the end of a stream without a mark.
-    pub(super) fn finish(&mut self, mut pass_on: impl FnMut(&[u8])) {
-        if !self.done {
-            pass_on(&std::mem::take(&mut self.held));
-        }
+    /// What was held back, at the end of a stream without a mark.
+    pub(super) fn finish(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.held)
     }
 
-    fn mark_at_start(&self) -> Mark {
-        let compared = self.held.len().min(self.mark.len());
-        if self.held[..compared] != self.mark[..compared] {
+    fn mark_at(&self, start: usize) -> Mark {
+        let line = &self.held[start..];
+        let compared = line.len().min(self.mark.len());
+        if line[..compared] != self.mark[..compared] {
             return Mark::None;
         }
-        let rest = &self.held[compared..];
+        let rest = &line[compared..];
         match rest
             .iter()
             .take(MAX_LINE_BYTES)
             .position(|byte| *byte == b'\n')
         {
-            Some(at) => Mark::Whole { end: compared + at },
+            Some(at) => Mark::Whole {
+                end: start + compared + at,
+            },
             None if rest.len() >= MAX_LINE_BYTES => Mark::None,
             None => Mark::Unfinished,
         }
@@ -196,9 +199,11 @@ mod tests {
         let mut scanner = Scanner::new(&Token(TOKEN.to_owned()));
         let (mut passed, mut rest) = (Vec::new(), None);
         for chunk in chunks {
-            rest = rest.or(scanner.push(chunk, |bytes| passed.extend_from_slice(bytes)));
+            let (bytes, mark) = scanner.push(chunk);
+            passed.extend_from_slice(&bytes);
+            rest = rest.or(mark);
         }
-        scanner.finish(|bytes| passed.extend_from_slice(bytes));
+        passed.extend_from_slice(&scanner.finish());
         (passed, rest)
     }
 

@@ -122,10 +122,9 @@ fn environment(spec: &RunSpec) -> Vec<String> {
 fn labels(site: &Site, spec: &RunSpec) -> HashMap<String, String> {
     HashMap::from([
         (OWNER_LABEL.to_owned(), site.instance.clone()),
-        // The whole hash would open the conversation's files to whoever lists containers.
         (
             "sandbox.workspace".to_owned(),
-            spec.workspace.short().to_owned(),
+            spec.workspace.as_str().to_owned(),
         ),
         ("sandbox.run".to_owned(), spec.run_id.to_string()),
         // Also on containers of images without labels, so that one filter shows all runs.

@@ -77,7 +77,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads to the end of the run. May be dropped at any await: nothing read is lost.
+    /// Reads to the end of the run. May be dropped at any await; at most the frame at hand is lost.
     pub(super) async fn until_end(&mut self) -> End {
         while self.exit_line.is_none() {
             if !self.take_next().await {
@@ -110,23 +110,21 @@ impl<'a> Reader<'a> {
             Some(Ok(frame)) => frame,
             Some(Err(error)) => {
                 tracing::debug!(%error, "output stream broke off");
-                return self.close();
+                return self.close().await;
             }
-            None => return self.close(),
+            None => return self.close().await,
         };
         match (frame, &mut self.scanners) {
-            (LogOutput::StdOut { message }, None) => self.output.stdout(&message),
-            (LogOutput::StdErr { message }, None) => self.output.stderr(&message),
+            (LogOutput::StdOut { message }, None) => self.output.stdout(&message).await,
+            (LogOutput::StdErr { message }, None) => self.output.stderr(&message).await,
             (LogOutput::StdOut { message }, Some(scanners)) => {
-                scanners
-                    .stdout
-                    .push(&message, |bytes| self.output.stdout(bytes));
+                let (passed, _mark) = scanners.stdout.push(&message);
+                self.output.stdout(&passed).await;
             }
             (LogOutput::StdErr { message }, Some(scanners)) => {
-                let rest = scanners
-                    .stderr
-                    .push(&message, |bytes| self.output.stderr(bytes));
-                self.exit_line = self.exit_line.or_else(|| frame::exit_line(&rest?));
+                let (passed, mark) = scanners.stderr.push(&message);
+                self.exit_line = self.exit_line.or_else(|| frame::exit_line(&mark?));
+                self.output.stderr(&passed).await;
             }
             // Without a terminal the engine sends neither.
             (LogOutput::StdIn { .. } | LogOutput::Console { .. }, _) => {}
@@ -134,10 +132,10 @@ impl<'a> Reader<'a> {
         true
     }
 
-    fn close(&mut self) -> bool {
+    async fn close(&mut self) -> bool {
         if let Some(scanners) = &mut self.scanners {
-            scanners.stdout.finish(|bytes| self.output.stdout(bytes));
-            scanners.stderr.finish(|bytes| self.output.stderr(bytes));
+            self.output.stdout(&scanners.stdout.finish()).await;
+            self.output.stderr(&scanners.stderr.finish()).await;
         }
         false
     }

@@ -36,8 +36,11 @@ pub trait Backend: Send + Sync + 'static {
         prepared: Self::Prepared,
         input: RunInput,
         output: &mut Output,
-        cancel: CancellationToken,
+        stop: CancellationToken,
     ) -> impl Future<Output = Result<Exit, BackendError>> + Send;
+
+    /// Removes containers that an earlier life of this server left behind, and only those.
+    fn reap(&self) -> impl Future<Output = Result<(), BackendError>> + Send;
 
     /// Waits until all containers are removed, within a limit of its own.
     fn stop(&self) -> impl Future<Output = ()> + Send;
@@ -99,7 +102,7 @@ impl fmt::Debug for RunInput {
     }
 }
 
-/// What a run used, by its runner's own account.
+/// What a run used: by its runner's own account, or the engine's last look at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
     /// Processor time.
@@ -108,42 +111,38 @@ pub struct Usage {
     pub peak_memory: u64,
 }
 
-/// How the program in a container ended.
+/// How a run ended, as the backend saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
-    /// By itself.
-    Exited {
-        /// Its exit code.
-        code: i32,
-        /// What it used, where the runner says so.
-        usage: Option<Usage>,
-    },
-    /// By a signal of its own or of a sibling's.
-    Signalled,
-    /// By the kernel, for want of memory.
-    OutOfMemory,
-    /// By us, when its time was up.
-    TimedOut,
-    /// By us, when it was no longer wanted.
-    Cancelled,
+pub struct Exit {
+    /// What ended it.
+    pub ending: Ending,
+    /// What it used, as far as anyone could tell.
+    pub usage: Option<Usage>,
 }
 
 impl Exit {
     /// The program's own exit code, where it exited.
     pub fn code(self) -> Option<i32> {
-        match self {
-            Self::Exited { code, .. } => Some(code),
+        match self.ending {
+            Ending::Exited(code) => Some(code),
             _ => None,
         }
     }
+}
 
-    /// What the run used, where the runner says so.
-    pub fn usage(self) -> Option<Usage> {
-        match self {
-            Self::Exited { usage, .. } => usage,
-            _ => None,
-        }
-    }
+/// What ended a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The program itself, with this exit code.
+    Exited(i32),
+    /// A signal, of its own or of a sibling's.
+    Signalled,
+    /// The kernel, for want of memory.
+    OutOfMemory,
+    /// We, when its time was up.
+    TimedOut,
+    /// We, when the caller of [`Backend::run`] said so.
+    Stopped,
 }
 
 /// Why the backend could not do what it was asked.

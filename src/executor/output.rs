@@ -1,15 +1,21 @@
 //! Output: what a program wrote, bounded while it streams.
 //!
-//! Of each stream the head and the tail are kept, whatever its length; the middle is counted. Memory
-//! stays the same for a line and for a flood.
+//! Of each stream the head and the tail are kept, whatever its length; the middle is counted. Output that
+//! is longer goes to a file as well, up to a limit. Memory stays the same for a line and for a flood.
+
+mod spill;
 
 use std::{collections::VecDeque, fmt::Write as _};
+
+use self::spill::Spill;
+use super::RunId;
+use crate::workspace::{FilePath, Workspace};
 
 /// Both streams of one run.
 #[derive(Debug)]
 pub struct Output {
-    stdout: Capture,
-    stderr: Capture,
+    stdout: Stream,
+    stderr: Stream,
 }
 
 /// One stream, as far as it was kept.
@@ -19,30 +25,68 @@ pub struct Captured {
     pub text: String,
     /// Whether a middle part is missing; a line in the text says how many bytes.
     pub truncated: bool,
+    /// Where more of it is, if a middle part is missing.
+    pub file: Option<FilePath>,
 }
 
 impl Output {
-    /// Keeps at most `limit` bytes of each stream.
-    pub fn new(limit: usize) -> Self {
+    /// Keeps at most `limit` bytes of each stream, and longer ones in files of `workspace`.
+    pub fn new(limit: usize, workspace: &Workspace, run: RunId) -> Self {
+        let stream = |name| Stream {
+            capture: Capture::new(limit),
+            spill: Spill::new(workspace.clone(), format!("{run}.{name}.txt")),
+        };
         Self {
-            stdout: Capture::new(limit),
-            stderr: Capture::new(limit),
+            stdout: stream("stdout"),
+            stderr: stream("stderr"),
         }
     }
 
     /// Takes the next bytes of standard output.
-    pub fn stdout(&mut self, bytes: &[u8]) {
-        self.stdout.push(bytes);
+    pub async fn stdout(&mut self, bytes: &[u8]) {
+        self.stdout.push(bytes).await;
     }
 
     /// Takes the next bytes of standard error.
-    pub fn stderr(&mut self, bytes: &[u8]) {
-        self.stderr.push(bytes);
+    pub async fn stderr(&mut self, bytes: &[u8]) {
+        self.stderr.push(bytes).await;
     }
 
     /// The text of both, standard output first.
-    pub fn finish(self) -> (Captured, Captured) {
-        (self.stdout.finish(), self.stderr.finish())
+    pub async fn finish(self) -> (Captured, Captured) {
+        (self.stdout.finish().await, self.stderr.finish().await)
+    }
+}
+
+#[derive(Debug)]
+struct Stream {
+    capture: Capture,
+    spill: Spill,
+}
+
+impl Stream {
+    async fn push(&mut self, bytes: &[u8]) {
+        if self.capture.has_room_for(bytes) {
+            self.capture.push(bytes);
+            return;
+        }
+        if !self.capture.overflowed() {
+            // Head and tail are still everything there was.
+            let (head, tail) = self.capture.kept();
+            for part in [head, tail.0, tail.1] {
+                self.spill.write(part).await;
+            }
+        }
+        self.spill.write(bytes).await;
+        self.capture.push(bytes);
+    }
+
+    async fn finish(self) -> Captured {
+        let file = self.spill.finish().await;
+        Captured {
+            file,
+            ..self.capture.finish()
+        }
     }
 }
 
@@ -65,6 +109,18 @@ impl Capture {
             tail_limit: limit - head_limit,
             dropped: 0,
         }
+    }
+
+    fn has_room_for(&self, bytes: &[u8]) -> bool {
+        self.head.len() + self.tail.len() + bytes.len() <= self.head_limit + self.tail_limit
+    }
+
+    fn overflowed(&self) -> bool {
+        self.dropped > 0
+    }
+
+    fn kept(&self) -> (&[u8], (&[u8], &[u8])) {
+        (&self.head, self.tail.as_slices())
     }
 
     fn push(&mut self, bytes: &[u8]) {
@@ -91,6 +147,7 @@ impl Capture {
             return Captured {
                 text: text(&head),
                 truncated: false,
+                file: None,
             };
         }
         let tail = Vec::from(tail);
@@ -112,6 +169,7 @@ impl Capture {
         Captured {
             text: kept,
             truncated: true,
+            file: None,
         }
     }
 }
@@ -157,7 +215,8 @@ mod tests {
                 whole,
                 Captured {
                     text: "abcdef".into(),
-                    truncated: false
+                    truncated: false,
+                    file: None
                 }
             );
         }

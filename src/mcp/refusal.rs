@@ -92,6 +92,10 @@ impl From<WorkspaceError> for Refusal {
                 "not_a_regular_file",
                 "the name belongs to something that is not a file; choose another one",
             ),
+            WorkspaceError::QuotaExceeded => Self::new("quota_exceeded", error.to_string())
+                .with_hint("delete files that are not needed any more, for example with run_code"),
+            WorkspaceError::DiskFull => Self::new("quota_exceeded", error.to_string())
+                .with_hint("tell the operator, who can free space or lower MIN_FREE_DISK_BYTES"),
             WorkspaceError::Io(cause) => Self::internal(&cause),
         }
     }
@@ -126,6 +130,7 @@ impl From<RunError> for Refusal {
             RunError::UnknownLanguage { .. } => Self::new("unknown_language", error.to_string()),
             RunError::CodeTooLarge { .. } => Self::new("code_too_large", error.to_string())
                 .with_hint("put long data into a file in /data and read it from there"),
+            RunError::Busy { .. } => Self::new("busy", error.to_string()),
             RunError::TimeoutTooLong { .. } => Self::invalid_argument(error.to_string()),
             RunError::NetworkNotAllowed => Self::new("network_not_allowed", error.to_string())
                 .with_hint("leave out network, or ask the operator to set NETWORK_POLICY=allow"),

@@ -1,5 +1,7 @@
 //! Reply: what a tool answers when it did what it was asked to.
 
+use std::time::SystemTime;
+
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use jiff::Timestamp;
 use rmcp::model::{CallToolResult, ContentBlock, Resource};
@@ -114,10 +116,15 @@ impl File {
             url: sandbox.links.file(workspace, &file.path),
             size: file.size,
             mime_type: media_type(file).essence_str().to_owned(),
-            // User code sets file times at will, also to years that RFC 3339 cannot write.
-            modified: Timestamp::try_from(file.modified)
-                .unwrap_or(Timestamp::UNIX_EPOCH)
-                .to_string(),
+            modified: rfc3339(file.modified),
         }
     }
+}
+
+/// RFC 3339 to the second. User code sets file times at will, also to years that it cannot write.
+pub(super) fn rfc3339(time: SystemTime) -> String {
+    let time = Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH);
+    Timestamp::from_second(time.as_second())
+        .unwrap_or(time)
+        .to_string()
 }

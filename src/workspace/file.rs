@@ -93,6 +93,21 @@ pub(super) fn write(
     })
 }
 
+/// Directory of the workspace that keeps long output.
+const OUTPUT_DIR: &str = ".runs";
+
+pub(super) fn create_output(
+    dir: &Dir,
+    name: &str,
+    owner: Owner,
+) -> Result<(FilePath, std::fs::File), WorkspaceError> {
+    let path = FilePath::from_bytes(format!("{OUTPUT_DIR}/{name}").into_bytes())?;
+    let parent = open_or_make_dir(dir, std::path::Path::new(OUTPUT_DIR), owner)?;
+    let file = parent.open_with(name, OpenOptions::new().write(true).create_new(true))?;
+    owner.take(&parent, name)?;
+    Ok((path, file.into_std()))
+}
+
 /// The directory `path`, made segment by segment so that each new one gets its owner.
 fn open_or_make_dir(
     dir: &Dir,

@@ -1,20 +1,19 @@
 //! Listing: the regular files of a workspace at one moment.
 
-use std::{collections::BTreeMap, io, time::SystemTime};
+use std::{collections::BTreeMap, io, ops::ControlFlow, time::SystemTime};
 
 use cap_std::fs::{Dir, MetadataExt as _};
-use rustix::fs::OFlags;
 
-use super::FilePath;
+use super::{
+    FilePath,
+    walk::{Enter, walk},
+};
 
 /// Files read at the most: what user code piles up beyond it must not hold the server's memory.
 const MAX_FILES: usize = 10_000;
 
-/// Directories within directories looked into: deeper ones are nobody's layout but an attack.
-const MAX_DEPTH: usize = 64;
-
 /// The server's own directories at the top of a workspace: not the conversation's files.
-const HIDDEN: [&str; 3] = [".packages", ".runs", ".warm"];
+const HIDDEN: [&[u8]; 3] = [b".packages", b".runs", b".warm"];
 
 /// One regular file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,9 +43,21 @@ struct Seen {
 
 impl Listing {
     pub(super) fn of(dir: &Dir) -> io::Result<Self> {
-        let mut listing = Self::default();
-        listing.add(dir, None, 0)?;
-        Ok(listing)
+        let mut files = BTreeMap::new();
+        let _cut_off = walk(dir, &mut |entry| {
+            if HIDDEN.contains(&entry.path.as_bytes()) {
+                return ControlFlow::Continue(Enter::No);
+            }
+            if entry.metadata.is_file() {
+                files.insert(entry.path.clone(), Seen::from(entry.metadata));
+            }
+            if files.len() < MAX_FILES {
+                ControlFlow::Continue(Enter::Yes)
+            } else {
+                ControlFlow::Break(())
+            }
+        })?;
+        Ok(Self { files })
     }
 
     /// All files, sorted by name.
@@ -64,38 +75,6 @@ impl Listing {
             .iter()
             .filter(|(path, seen)| earlier.files.get(*path) != Some(*seen))
             .map(|(path, _)| path)
-    }
-
-    fn add(&mut self, dir: &Dir, path: Option<&FilePath>, depth: usize) -> io::Result<()> {
-        for entry in dir.entries()? {
-            if self.files.len() >= MAX_FILES {
-                return Ok(());
-            }
-            // Names come and go while user code runs; what is gone is not listed.
-            let Ok(entry) = entry else { continue };
-            let name = entry.file_name();
-            if path.is_none() && HIDDEN.iter().any(|hidden| name == *hidden) {
-                continue;
-            }
-            // Does not follow links.
-            let Ok(metadata) = entry.metadata() else {
-                continue;
-            };
-            let child = FilePath::child(path, &name);
-            if metadata.is_file() {
-                self.files.insert(child, Seen::from(&metadata));
-            } else if metadata.is_dir() && depth < MAX_DEPTH {
-                // A link may have taken the directory's place since: NOFOLLOW refuses it.
-                let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                if let Ok(handle) = rustix::fs::openat(dir, &name, flags, rustix::fs::Mode::empty())
-                {
-                    // An unreadable directory hides its own files, not those beside it.
-                    let _listed =
-                        self.add(&Dir::from_std_file(handle.into()), Some(&child), depth + 1);
-                }
-            }
-        }
-        Ok(())
     }
 }
 

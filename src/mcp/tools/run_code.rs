@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Call, Refusal, Reply};
 use crate::{
-    executor::{RunReport, RunRequest, Status},
-    mcp::reply::File,
+    executor::{Captured, RunReport, RunRequest, Status},
+    mcp::reply::{File, rfc3339},
     sandbox::Sandbox,
     workspace::FileEntry,
 };
@@ -81,6 +81,22 @@ struct RunResult {
     peak_memory_bytes: Option<u64>,
     /// Whether a middle part of output or stderr is left out.
     truncated: bool,
+    /// URL of the long output, to 8 MiB, where a part of output is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    output_file: Option<String>,
+    /// The same of stderr.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    stderr_file: Option<String>,
+    /// The next step, where the program failed and one is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    hint: Option<String>,
+    /// When the conversation's files are deleted if nobody uses them before, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    expires_at: Option<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -91,6 +107,7 @@ enum StatusName {
     Timeout,
     Oom,
     Killed,
+    DiskQuota,
     Cancelled,
 }
 
@@ -170,6 +187,7 @@ fn timeout(seconds: f64) -> Result<Duration, Refusal> {
 impl RunResult {
     fn new(sandbox: &Sandbox, conversation: &str, report: &RunReport) -> Self {
         let workspace = report.workspace.hash();
+        let link = |stream: &Captured| Some(sandbox.links.file(workspace, stream.file.as_ref()?));
         Self {
             success: report.status == Status::Ok,
             status: report.status.into(),
@@ -195,6 +213,10 @@ impl RunResult {
             cpu_ms: report.usage.map(|usage| milliseconds(usage.cpu)),
             peak_memory_bytes: report.usage.map(|usage| usage.peak_memory),
             truncated: report.stdout.truncated || report.stderr.truncated,
+            output_file: link(&report.stdout),
+            stderr_file: link(&report.stderr),
+            hint: report.hint.clone(),
+            expires_at: report.expires_at.map(rfc3339),
         }
     }
 }
@@ -211,6 +233,7 @@ impl From<Status> for StatusName {
             Status::Timeout => Self::Timeout,
             Status::OutOfMemory => Self::Oom,
             Status::Killed => Self::Killed,
+            Status::DiskQuota => Self::DiskQuota,
             Status::Cancelled => Self::Cancelled,
         }
     }

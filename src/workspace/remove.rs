@@ -1,0 +1,92 @@
+//! Remove: deletes directories that user code filled.
+
+use std::{ffi::OsStr, io, ops::ControlFlow};
+
+use cap_std::fs::{Dir, FileTypeExt as _};
+
+use super::walk::{Enter, walk};
+
+/// Deletes the directory `name` of `trash` and all in it.
+///
+/// Directories nested deeper than a walk goes are moved up into `trash` and deleted from there.
+pub(super) fn remove_dir(trash: &Dir, name: &OsStr) -> io::Result<()> {
+    let dir = trash.open_dir(name)?;
+    let (mut dirs, mut moved) = (Vec::new(), Vec::new());
+    let _all = walk(&dir, &mut |entry| {
+        if entry.too_deep {
+            let place = uuid::Uuid::new_v4().simple().to_string();
+            if entry.dir.rename(entry.name, trash, &place).is_ok() {
+                moved.push(place);
+            }
+        } else if entry.metadata.is_dir() {
+            dirs.push(entry.path.clone());
+        } else {
+            // One that cannot be deleted keeps its directory, which says so below.
+            let _deleted = entry.dir.remove_file(entry.name);
+        }
+        ControlFlow::Continue(Enter::Yes)
+    })?;
+    // Directories were visited before what is in them, so backwards they are empty.
+    for path in dirs.iter().rev() {
+        dir.remove_dir(path.as_path())?;
+    }
+    trash.remove_dir(name)?;
+    moved
+        .iter()
+        .try_for_each(|place| remove_dir(trash, OsStr::new(place)))
+}
+
+/// Deletes what is neither file, directory nor link: nobody can use it once its run has ended.
+pub(super) fn remove_special_files(dir: &Dir) -> io::Result<()> {
+    let _all = walk(dir, &mut |entry| {
+        let kind = entry.metadata.file_type();
+        if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device() {
+            let _deleted = entry.dir.remove_file(entry.name);
+        }
+        ControlFlow::Continue(Enter::Yes)
+    })?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use cap_std::ambient_authority;
+
+    use super::*;
+
+    #[test]
+    fn deep_and_closed_directories_are_deleted() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        let trash = Dir::open_ambient_dir(root, ambient_authority()).unwrap();
+        fs::create_dir_all(root.join("x").join("d/".repeat(300))).unwrap();
+        fs::write(root.join("x/file"), "x").unwrap();
+        std::os::unix::fs::symlink("/etc", root.join("x/link")).unwrap();
+        remove_dir(&trash, OsStr::new("x")).unwrap();
+        assert_eq!(fs::read_dir(root).unwrap().count(), 0);
+        assert!(fs::exists("/etc/passwd").unwrap());
+    }
+
+    #[test]
+    fn special_files_go_and_the_rest_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        fs::create_dir(root.join("sub")).unwrap();
+        fs::write(root.join("sub/kept"), "x").unwrap();
+        let dir = Dir::open_ambient_dir(root, ambient_authority()).unwrap();
+        rustix::fs::mknodat(
+            &dir,
+            "sub/fifo",
+            rustix::fs::FileType::Fifo,
+            0o600.into(),
+            0,
+        )
+        .unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(root.join("socket")).unwrap();
+        remove_special_files(&dir).unwrap();
+        assert_eq!(fs::read_dir(root.join("sub")).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(root).unwrap().count(), 1);
+    }
+}
