@@ -1,23 +1,42 @@
 //! Telemetry: how log lines leave the process. Standard error only; standard output is for answers.
 
-use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _};
+use std::io::IsTerminal as _;
+
+use tracing::{Level, Metadata};
+use tracing_subscriber::{
+    EnvFilter, Layer as _, filter::filter_fn, fmt, layer::SubscriberExt as _,
+    util::SubscriberInitExt as _,
+};
 
 use crate::config::{Config, LogFormat};
 
 /// Installs the process's log writer. A second call changes nothing.
 pub fn init(config: &Config) {
-    let lines = fmt::layer().with_writer(std::io::stderr);
-    let registry = tracing_subscriber::registry().with(EnvFilter::new(&config.log_filter));
-    // Only a writer that is already installed can make this fail, and that one may stay.
-    let _installed = match config.log_format {
-        LogFormat::Text => registry.with(lines).try_init(),
-        LogFormat::Json => registry.with(lines.json().flatten_event(true)).try_init(),
-    };
+    install(&config.log_filter, config.log_format);
 }
 
 /// The same for a process whose settings could not be read: text, at the usual level.
 pub fn init_default() {
-    let _installed = tracing_subscriber::fmt()
+    install("info", LogFormat::Text);
+}
+
+fn install(filter: &str, format: LogFormat) {
+    let lines = fmt::layer()
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
+    let lines = match format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    };
+    // Only a writer that is already installed can make this fail, and that one may stay.
+    let _installed = tracing_subscriber::registry()
+        .with(EnvFilter::new(filter))
+        .with(lines.with_filter(filter_fn(tells_no_content)))
         .try_init();
+}
+
+/// The MCP SDK logs whole messages, code and environment included, and no filter of the operator's may
+/// bring them out.
+fn tells_no_content(metadata: &Metadata<'_>) -> bool {
+    !metadata.target().starts_with("rmcp") || *metadata.level() <= Level::WARN
 }

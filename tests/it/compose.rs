@@ -49,15 +49,19 @@ impl Composed {
     }
 
     fn compose(&self, arguments: &[&str]) {
+        // "docker compose" where Compose is a plugin of the client; ./test.sh says which there is.
+        let compose = std::env::var("COMPOSE").unwrap_or_else(|_| "docker-compose".to_owned());
         let output = Command::new("timeout")
-            .args(["120", "docker-compose", "--project-name", &self.project])
+            .arg("120")
+            .args(compose.split_whitespace())
+            .args(["--project-name", &self.project])
             .args(arguments)
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .env("ENV_FILE", self.settings())
             .env("HTTP_PORT", format!("127.0.0.1:{}", self.port))
             .env("SANDBOX_HOST_PATH", self.directory.path().join("data"))
             .output()
-            .expect("docker-compose must be installed: see ./test.sh");
+            .expect("Compose must be installed: see ./test.sh");
         assert!(
             output.status.success(),
             "{}",
