@@ -30,7 +30,7 @@ modules = sys.modules
 bare = frozenset(modules)
 display = sys.__excepthook__
 set_trace, set_profile = sys.settrace, sys.setprofile
-set_recursion_limit, recursion_limit = sys.setrecursionlimit, sys.getrecursionlimit()
+get_recursion_limit, set_recursion_limit = sys.getrecursionlimit, sys.setrecursionlimit
 run_exit_functions = atexit._run_exitfuncs
 collect_garbage, collector_callbacks = gc.collect, gc.callbacks
 
@@ -87,7 +87,7 @@ class Program:
             display(type(error), error, error.__traceback__)
         call(run_exit_functions)
         written = flush()
-        # An alarm left behind, or a SIGPIPE set to its default, must not cut the report short. Children are still awaited.
+        # An alarm left behind, or SIGPIPE set to its default, must not cut the report short. Children are still awaited.
         for number in valid_signals() - {SIGCHLD}:
             try:
                 signal(number, SIG_IGN)
@@ -158,7 +158,8 @@ def call(function, *arguments):
             set_hook(None)
         except BaseException:
             pass
-    set_recursion_limit(recursion_limit)
+    # Enough for what follows, yet not less than a thread that goes on may have asked for.
+    set_recursion_limit(max(get_recursion_limit(), 1000))
     return raised
 
 

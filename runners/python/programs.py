@@ -154,6 +154,16 @@ PROGRAMS = [
         "import sys\nsys.setrecursionlimit(5000)\ndef f(n): return n and f(n - 1)\nprint(f(4900))\nsys.setrecursionlimit(6)",
     ),
     Program(
+        "deep recursion in a thread that outlives the program",
+        """
+        import sys, threading, time
+        def deep(n): return time.sleep(0.5) if n == 0 else deep(n - 1)
+        sys.setrecursionlimit(100000)
+        threading.stack_size(64 << 20)
+        threading.Thread(target=lambda: print(deep(20000))).start()
+        """,
+    ),
+    Program(
         "stack",
         """
         import inspect, logging, sys, traceback

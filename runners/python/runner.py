@@ -14,7 +14,8 @@ import sys
 # json and signal would pull in re and enum, half of a bare interpreter's start: their C halves suffice.
 from _json import make_scanner
 from _signal import SIG_DFL, SIGINT, SIGKILL, signal
-from posix import _exit, close, fstat, getpid, kill, open as open_file, read, set_blocking, write
+from posix import O_RDONLY, _exit, close, fstat, getpid, kill, read, set_blocking, write
+from posix import open as open_file
 from resource import RLIMIT_NOFILE, RUSAGE_CHILDREN, RUSAGE_SELF, getrlimit, getrusage
 
 import preload
@@ -52,6 +53,8 @@ def main():
         if status < 0:
             signal(SIGINT, SIG_DFL)
             kill(getpid(), -status)
+            # Still here: an init process, where the container has none of its own.
+            status = 128 - status
         # A fork of this process that ran on to the end ends here, too, but has nothing to report.
         if getpid() == owner:
             if contained:
@@ -145,11 +148,11 @@ def cpu_ms():
 def memory_peak():
     for path in MEMORY_PEAKS:
         try:
-            descriptor = open_file(path, os.O_RDONLY)
+            descriptor = open_file(path, O_RDONLY)
+            digits = read(descriptor, 32)
+            close(descriptor)
         except OSError:
             continue
-        digits = read(descriptor, 32)
-        close(descriptor)
         return int(digits)
     # Of this process alone.
     return getrusage(RUSAGE_SELF).ru_maxrss * 1024
