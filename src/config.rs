@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration}
 use secrecy::SecretString;
 use url::Url;
 
-pub use self::source::{ConfigError, Source};
+pub use self::source::{ConfigError, Source, env_file};
 use crate::workspace::DiskUsage;
 
 /// One setting as an operator sees it.
@@ -45,6 +45,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting { name: "MAX_CONCURRENT_RUNS", default: "", about: "Runs at one time; default: twice the number of cores." },
     Setting { name: "MAX_QUEUED_RUNS", default: "64", about: "Runs that wait for a place; more are refused as busy." },
     Setting { name: "QUEUE_TIMEOUT_SECONDS", default: "20", about: "Longest wait for a place." },
+    Setting { name: "WARM_POOL_SIZE", default: "1", about: "Containers per language that wait for new conversations; 0 for none." },
+    Setting { name: "WARM_CONVERSATIONS", default: "8", about: "Conversations whose next container waits already; 0 for none." },
+    Setting { name: "WARM_IDLE_SECONDS", default: "300", about: "How long a conversation's next container waits." },
     Setting { name: "MAX_OUTPUT_BYTES", default: "100k", about: "Output kept of each stream; head and tail of longer output." },
     Setting { name: "MAX_CODE_BYTES", default: "1m", about: "Longest code of a run." },
     Setting { name: "MAX_UPLOAD_BYTES", default: "50m", about: "Largest file that can be uploaded." },
@@ -85,6 +88,8 @@ pub struct Config {
     pub admission: AdmissionLimits,
     /// What files may take.
     pub disk: DiskLimits,
+    /// How many containers wait for calls.
+    pub warm: WarmLimits,
     /// `MAX_OUTPUT_BYTES`, per stream.
     pub max_output_bytes: usize,
     /// `MAX_CODE_BYTES`
@@ -137,6 +142,17 @@ pub struct AdmissionLimits {
     pub queued: usize,
     /// `QUEUE_TIMEOUT_SECONDS`
     pub queue_timeout: Duration,
+}
+
+/// How many containers wait for calls.
+#[derive(Debug, Clone, Copy)]
+pub struct WarmLimits {
+    /// `WARM_POOL_SIZE`, per language.
+    pub spares: usize,
+    /// `WARM_CONVERSATIONS`
+    pub conversations: usize,
+    /// `WARM_IDLE_SECONDS`
+    pub idle: Duration,
 }
 
 /// What files may take.
@@ -221,6 +237,11 @@ impl Config {
                     .map_or_else(twice_the_cores, |count| count as usize),
                 queued: source.parse("MAX_QUEUED_RUNS", parse::whole_number)? as usize,
                 queue_timeout: source.parse("QUEUE_TIMEOUT_SECONDS", parse::seconds)?,
+            },
+            warm: WarmLimits {
+                spares: source.parse("WARM_POOL_SIZE", parse::whole_number)? as usize,
+                conversations: source.parse("WARM_CONVERSATIONS", parse::whole_number)? as usize,
+                idle: source.parse("WARM_IDLE_SECONDS", parse::seconds)?,
             },
             disk: DiskLimits {
                 workspace: DiskUsage {

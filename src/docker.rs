@@ -4,6 +4,7 @@
 //! hang for ever, and must hold up neither an answer, nor another run, nor shutdown.
 
 mod container;
+mod facts;
 mod frame;
 mod roster;
 mod runners;
@@ -13,10 +14,14 @@ mod streams;
 use std::{collections::BTreeMap, future::Future, path::PathBuf, time::Duration};
 
 use bollard::{Docker as Client, errors::Error};
+use futures_util::Stream;
 use tokio_util::sync::CancellationToken;
 
-pub use self::container::Prepared;
 use self::{container::Container, roster::Roster};
+pub use self::{
+    container::Prepared,
+    facts::{EngineFacts, HostFacts, engine_facts},
+};
 use crate::{
     config::Config,
     executor::{Backend, BackendError, Exit, Output, RunInput, RunSpec},
@@ -64,7 +69,8 @@ impl Docker {
             instance,
             workspaces: config.sandbox_host_path.clone().unwrap_or(workspaces),
             runtime: config.runtime.clone(),
-            largest_file: config.disk.workspace.bytes,
+            // More than the quota, so that a run that fills it is stopped for that and not by a signal.
+            largest_file: config.disk.workspace.bytes.saturating_mul(2),
         };
         Ok(Self {
             site,
@@ -106,6 +112,14 @@ impl Backend for Docker {
         stop: CancellationToken,
     ) -> Result<Exit, BackendError> {
         prepared.run(input, output, stop).await
+    }
+
+    fn is_alive(&self, prepared: &mut Prepared) -> bool {
+        prepared.is_alive()
+    }
+
+    fn image_changes(&self) -> impl Stream<Item = ()> + Send {
+        runners::changes(&self.client)
     }
 
     async fn reap(&self) -> Result<(), BackendError> {

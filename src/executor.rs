@@ -7,6 +7,8 @@ mod admission;
 mod backend;
 mod hint;
 mod output;
+mod pool;
+mod warm;
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +20,11 @@ use tokio::sync::RwLock;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use self::admission::{Admission, Busy};
+use self::{
+    admission::{Admission, Busy, Permit},
+    pool::Pool,
+    warm::Place,
+};
 pub use self::{
     backend::{Backend, BackendError, Ending, Exit, RunId, RunInput, RunSpec, Usage},
     output::{Captured, Output},
@@ -26,8 +32,8 @@ pub use self::{
 use crate::{
     config::{Config, NetworkPolicy, RunLimits},
     conversation::ConversationId,
-    runner::{Protocol, Runners},
-    workspace::{DiskUsage, FilePath, Listing, Workspace, WorkspaceError, Workspaces},
+    runner::{Protocol, Runner, Runners},
+    workspace::{DataDir, DiskUsage, FilePath, Listing, Workspace, WorkspaceError, Workspaces},
 };
 
 /// One run, as a caller asked for it.
@@ -128,6 +134,9 @@ pub enum RunError {
         /// When to try again.
         retry_after: Duration,
     },
+    /// The caller went away, or the server is shutting down, before it started.
+    #[error("the run was given up before it started")]
+    NotStarted,
     /// The operator allows no network.
     #[error("this server does not allow runs to use the network")]
     NetworkNotAllowed,
@@ -141,11 +150,12 @@ pub enum RunError {
 
 /// Runs code. See the module's words.
 #[derive(Debug)]
-pub struct Executor<B> {
+pub struct Executor<B: Backend> {
     backend: B,
     workspaces: Arc<Workspaces>,
     runners: RwLock<Arc<Runners>>,
     admission: Admission,
+    pool: Pool<B::Prepared>,
     limits: RunLimits,
     network: NetworkPolicy,
     pass_through_env: BTreeMap<String, String>,
@@ -162,6 +172,7 @@ impl<B: Backend> Executor<B> {
             backend,
             workspaces,
             runners: RwLock::default(),
+            pool: Pool::new(config.warm),
             admission: Admission::new(admission.running, admission.queued, admission.queue_timeout),
             limits: config.limits,
             network: config.network.clone(),
@@ -188,34 +199,20 @@ impl<B: Backend> Executor<B> {
             .find(&request.language)
             .ok_or_else(|| unknown(&request.language, &runners))?;
 
-        // Waiting for a place costs the run none of its time.
-        let _permit = self
-            .admission
-            .enter(&self.workspaces.hash(&request.conversation))
-            .await?;
-        let workspace = self.workspaces.open(&request.conversation).await?;
-        let run_id = RunId::random();
         let mut environment = self.pass_through_env.clone();
-        environment.extend(request.environment);
-        let spec = RunSpec {
-            run_id,
-            runner: runner.clone(),
-            workspace: workspace.hash().clone(),
-            owner: self.workspaces.owner(),
-            network,
-            limits: self.limits,
-            // A framed runner gets it with the code, so that its container can be made before the call.
-            environment: match runner.protocol {
-                Protocol::Plain => environment.clone(),
-                Protocol::Framed => BTreeMap::new(),
-            },
+        environment.extend(request.environment.clone());
+        let (_permit, place) = tokio::select! {
+            placed = self.place(&request, runner, network, &environment) => placed?,
+            () = cancel.cancelled() => return Err(RunError::NotStarted),
+            () = self.stopping.cancelled() => return Err(RunError::NotStarted),
         };
-        let (prepared, before, allowance) = tokio::join!(
-            self.backend.prepare(spec),
-            workspace.list(),
-            workspace.allowance()
-        );
-        let (prepared, before, allowance) = (prepared?, before?, allowance?);
+        let Place {
+            run_id,
+            workspace,
+            container,
+        } = place;
+        let (before, allowance) = tokio::join!(workspace.list(), workspace.allowance());
+        let (before, allowance) = (before?, allowance?);
 
         let input = RunInput {
             code: request.code,
@@ -225,7 +222,14 @@ impl<B: Backend> Executor<B> {
         let mut output = Output::new(self.max_output_bytes, &workspace, run_id);
         let started = Instant::now();
         let (exit, status) = self
-            .supervise(prepared, input, &mut output, &cancel, &workspace, allowance)
+            .supervise(
+                container,
+                input,
+                &mut output,
+                &cancel,
+                &workspace,
+                allowance,
+            )
             .await?;
         let duration = started.elapsed();
 
@@ -249,7 +253,58 @@ impl<B: Backend> Executor<B> {
         };
         report.hint = hint::of(&report, runner, request.network, &self.limits);
         report.log();
+        self.pool
+            .want_next(report.workspace.clone(), runner.clone());
         Ok(report)
+    }
+
+    fn spec(
+        &self,
+        run_id: RunId,
+        data: DataDir,
+        runner: &Runner,
+        network: Option<String>,
+        environment: BTreeMap<String, String>,
+    ) -> RunSpec {
+        RunSpec {
+            run_id,
+            runner: runner.clone(),
+            data,
+            owner: self.workspaces.owner(),
+            network,
+            limits: self.limits,
+            // A framed runner gets it with the code, so that its container can be made before the call.
+            environment: match runner.protocol {
+                Protocol::Plain => environment,
+                Protocol::Framed => BTreeMap::new(),
+            },
+        }
+    }
+
+    /// A container for the run, warm or made now, and the permit to use it.
+    async fn place(
+        &self,
+        request: &RunRequest,
+        runner: &Runner,
+        network: Option<String>,
+        environment: &BTreeMap<String, String>,
+    ) -> Result<(Permit, Place<B::Prepared>), RunError> {
+        let conversation = &request.conversation;
+        // Waiting costs the run none of its time.
+        let permit = self
+            .admission
+            .enter(&self.workspaces.hash(conversation))
+            .await?;
+        // Protocol 1 takes the environment when the container is made.
+        let can_be_warm = runner.protocol == Protocol::Framed || request.environment.is_empty();
+        if network.is_none()
+            && can_be_warm
+            && let Some(place) = self.warm_place(conversation, runner).await?
+        {
+            return Ok((permit, place));
+        }
+        let spec = |run_id, data| self.spec(run_id, data, runner, network, environment.clone());
+        Ok((permit, self.cold_place(conversation, spec).await?))
     }
 
     /// Lets the backend run it, and stops it where it must not go on.
@@ -316,6 +371,7 @@ impl<B: Backend> Executor<B> {
     /// backend's own limits.
     pub async fn stop(&self) {
         self.stopping.cancel();
+        self.pool.clear();
         self.backend.stop().await;
     }
 
@@ -343,9 +399,13 @@ impl<B: Backend> Executor<B> {
         }
     }
 
+    async fn known_runners(&self) -> Arc<Runners> {
+        Arc::clone(&*self.runners.read().await)
+    }
+
     /// The runners known; asked for anew where `language` is not among them, as an image may have been built since.
     async fn runners_with(&self, language: &str) -> Result<Arc<Runners>, BackendError> {
-        let known = Arc::clone(&*self.runners.read().await);
+        let known = self.known_runners().await;
         if known.find(language).is_some() {
             Ok(known)
         } else {

@@ -1,6 +1,7 @@
 //! HTTP: the routes, and what stands before each of them.
 
 mod auth;
+pub(crate) mod connections;
 mod files;
 mod health;
 

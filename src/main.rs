@@ -1,5 +1,6 @@
 //! The command line: starts the server, or asks one how it is.
 
+mod doctor;
 mod healthcheck;
 mod smoke;
 
@@ -30,6 +31,12 @@ enum Command {
     Serve,
     /// Exit with 0 where the server of these settings answers, else with 1.
     Healthcheck,
+    /// Look for what is wrong on this host: settings, engine, and the walls around runs.
+    Doctor {
+        /// Print an array of {"check", "verdict", "found", "remedy"?}.
+        #[arg(long)]
+        json: bool,
+    },
     /// Run the smoke cases of a runner and compare their results.
     Smoke {
         /// Files such as runners/python/smoke.json.
@@ -46,6 +53,7 @@ async fn main() -> ExitCode {
     let done = match arguments.command.unwrap_or(Command::Serve) {
         Command::Serve => serve().await,
         Command::Healthcheck => healthcheck::run().await,
+        Command::Doctor { json } => doctor::run(json).await,
         Command::Smoke { cases } => smoke::run(&cases).await,
     };
     match done {
@@ -67,10 +75,8 @@ async fn serve() -> anyhow::Result<()> {
         )
     })?;
     info!(addr = %listener.local_addr()?, url = %config.public_base_url, "listening");
-    server
-        .listen(listener, on_signal()?)
-        .await
-        .context("failed to serve")
+    server.listen(listener, on_signal()?).await;
+    Ok(())
 }
 
 /// Reads the settings and starts the log.

@@ -30,6 +30,8 @@ pub struct Runner {
     pub aliases: Vec<String>,
     /// What the backend calls the image.
     pub image: String,
+    /// What the name stands for now: another one after a build.
+    pub image_id: String,
     /// Version of the language, for people and models.
     pub version: Option<String>,
     /// What can be imported, for people and models.
@@ -64,6 +66,13 @@ impl Runners {
         })
     }
 
+    /// The runner of each language that runs.
+    pub fn in_use(&self) -> impl Iterator<Item = &Runner> {
+        self.all
+            .chunk_by(|a, b| a.language == b.language)
+            .filter_map(<[_]>::first)
+    }
+
     /// Every runner, those of one language newest first.
     pub fn iter(&self) -> impl Iterator<Item = &Runner> {
         self.all.iter()
@@ -93,6 +102,7 @@ mod tests {
             language: language.into(),
             aliases: aliases.iter().map(ToString::to_string).collect(),
             image: image.into(),
+            image_id: String::new(),
             version: None,
             packages: None,
             protocol: Protocol::Plain,

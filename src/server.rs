@@ -1,9 +1,10 @@
 //! Server: the whole product as a value that takes its listener and its end.
 
-use std::{future::IntoFuture as _, io, net::Ipv6Addr, path::Path, sync::Arc, time::Duration};
+use std::{io, net::Ipv6Addr, path::Path, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use axum::{Router, serve::ListenerExt as _};
+use axum::Router;
+use hyper_util::server::graceful::GracefulShutdown;
 use tokio::{net::TcpListener, time::timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -60,42 +61,25 @@ impl Server {
     }
 
     /// Serves until `shutdown` fires; then stops accepting, ends all runs and leaves no container behind.
-    ///
-    /// # Errors
-    /// When the listener fails.
-    pub async fn listen(
-        self,
-        listener: TcpListener,
-        shutdown: CancellationToken,
-    ) -> io::Result<()> {
+    pub async fn listen(self, listener: TcpListener, shutdown: CancellationToken) {
         let Self {
             router,
             sandbox,
             stop,
         } = self;
-        // Answers are small and finished: waiting for more to send with them costs 40 ms.
-        let listener = listener.tap_io(|stream| {
-            if let Err(error) = stream.set_nodelay(true) {
-                tracing::debug!(%error, "TCP_NODELAY could not be set");
-            }
-        });
-        let serving = axum::serve(listener, router)
-            .with_graceful_shutdown(shutdown.clone().cancelled_owned())
-            .into_future();
-        tokio::pin!(serving);
+        let open = GracefulShutdown::new();
         tokio::select! {
-            // Only with an error: it goes on until the shutdown.
-            served = &mut serving => return served,
+            never = http::connections::serve(&listener, router, &open) => match never {},
             never = upkeep::keep(&sandbox) => match never {},
             () = shutdown.cancelled() => info!("shutting down"),
         }
+        drop(listener);
         let ending = async {
             sandbox.executor.stop().await;
             stop.cancel();
         };
-        let (served, ()) = tokio::join!(timeout(ANSWER_LIMIT, serving), ending);
         // Who has not taken his answer by then has gone.
-        served.unwrap_or(Ok(()))
+        let (_answered, ()) = tokio::join!(timeout(ANSWER_LIMIT, open.shutdown()), ending);
     }
 }
 

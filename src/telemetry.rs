@@ -35,8 +35,8 @@ fn install(filter: &str, format: LogFormat) {
         .try_init();
 }
 
-/// The MCP SDK logs whole messages, code and environment included, and no filter of the operator's may
-/// bring them out.
+/// The MCP SDK logs what clients send, from whole messages to the names of methods, and no filter of the
+/// operator's may bring it out.
 fn tells_no_content(metadata: &Metadata<'_>) -> bool {
-    !metadata.target().starts_with("rmcp") || *metadata.level() <= Level::WARN
+    !metadata.target().starts_with("rmcp") || *metadata.level() <= Level::ERROR
 }

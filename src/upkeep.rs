@@ -16,8 +16,10 @@ const EXPIRY_PAUSE: Duration = Duration::from_secs(600);
 /// Keeps the house. Never returns; may be dropped at any await.
 pub(crate) async fn keep(sandbox: &Sandbox) -> Infallible {
     let (mut reap, mut expire) = (interval(REAP_PAUSE), interval(EXPIRY_PAUSE));
+    let mut warming = std::pin::pin!(sandbox.executor.keep_warm());
     loop {
         tokio::select! {
+            never = &mut warming => match never {},
             // The first tick comes at once: a start cleans up after the last end.
             _ = reap.tick() => {
                 if let Err(error) = sandbox.executor.reap().await {

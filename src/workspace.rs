@@ -12,6 +12,7 @@ mod lease;
 mod listing;
 mod path;
 mod remove;
+mod spare;
 mod usage;
 mod walk;
 
@@ -39,6 +40,7 @@ pub use self::{
     hash::WorkspaceHash,
     listing::{FileEntry, Listing},
     path::FilePath,
+    spare::{DataDir, SpareDir},
     usage::DiskUsage,
 };
 use crate::{config::DiskLimits, conversation::ConversationId};
@@ -137,7 +139,7 @@ pub struct Workspace {
     dir: Arc<Dir>,
     owner: Owner,
     limits: DiskLimits,
-    lease: Arc<Lease>,
+    _lease: Arc<Lease>,
 }
 
 impl Workspaces {
@@ -152,6 +154,7 @@ impl Workspaces {
             .create(root)?;
         let root_path = root.canonicalize()?;
         let dir = Dir::open_ambient_dir(&root_path, ambient_authority())?;
+        SpareDir::remove_all(&dir)?;
         Ok(Self {
             root: Arc::new(dir),
             root_path,
@@ -208,8 +211,67 @@ impl Workspaces {
                 dir: Arc::new(dir),
                 owner,
                 limits,
-                lease: Arc::new(lease),
+                _lease: Arc::new(lease),
             })
+        })
+        .await
+    }
+
+    /// Whether the conversation has a workspace.
+    pub async fn exists(&self, conversation: &ConversationId) -> bool {
+        let (root, hash) = (Arc::clone(&self.root), self.hash(conversation));
+        blocking(move || Ok(root.symlink_metadata(hash.as_str()).is_ok()))
+            .await
+            .unwrap_or(false)
+    }
+
+    /// A directory that can become a workspace.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub async fn create_spare(&self) -> Result<SpareDir, WorkspaceError> {
+        let (root, owner) = (Arc::clone(&self.root), self.owner);
+        blocking(move || Ok(SpareDir::create(root, owner)?)).await
+    }
+
+    /// Makes `spare` the workspace of `conversation`, or gives it back where that has one already.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::NotFound`] where the spare is gone, [`WorkspaceError::DiskFull`], or when the disk
+    /// fails.
+    pub async fn adopt(
+        &self,
+        conversation: &ConversationId,
+        spare: SpareDir,
+    ) -> Result<Result<Workspace, SpareDir>, WorkspaceError> {
+        let (root, hash, owner, limits) = (
+            Arc::clone(&self.root),
+            self.hash(conversation),
+            self.owner,
+            self.limits,
+        );
+        let lease = self.leases.take(hash.clone());
+        blocking(move || {
+            if free_bytes(&root)? < limits.min_free {
+                return Err(WorkspaceError::DiskFull);
+            }
+            match spare.become_workspace(&hash) {
+                Ok(()) => {
+                    let dir = root.open_dir(hash.as_str())?;
+                    Ok(Ok(Workspace {
+                        hash,
+                        dir: Arc::new(dir),
+                        owner,
+                        limits,
+                        _lease: Arc::new(lease),
+                    }))
+                }
+                Err(error) => match error.kind() {
+                    io::ErrorKind::AlreadyExists => Ok(Err(spare)),
+                    io::ErrorKind::NotFound => Err(WorkspaceError::NotFound),
+                    _ => Err(error.into()),
+                },
+            }
         })
         .await
     }
@@ -229,7 +291,7 @@ impl Workspaces {
                     dir: Arc::new(dir),
                     owner,
                     limits,
-                    lease: Arc::new(lease),
+                    _lease: Arc::new(lease),
                 })
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(WorkspaceError::NotFound),
@@ -260,6 +322,11 @@ impl Workspace {
     /// The workspace's name.
     pub fn hash(&self) -> &WorkspaceHash {
         &self.hash
+    }
+
+    /// What a container mounts to work on it.
+    pub fn data_dir(&self) -> DataDir {
+        DataDir::Workspace(self.hash.clone())
     }
 
     /// Opens a regular file for reading.
@@ -316,15 +383,11 @@ impl Workspace {
         blocking(move || Ok(Listing::of(&dir)?)).await
     }
 
-    /// Takes away what nobody can use once a run has ended: FIFOs, sockets and devices. Does nothing while
-    /// another run may use them.
+    /// Takes away what nobody can use once a run has ended: FIFOs, sockets and devices.
     ///
     /// # Errors
     /// When the workspace cannot be read.
     pub async fn remove_special_files(&self) -> Result<(), WorkspaceError> {
-        if !self.lease.is_only_one() {
-            return Ok(());
-        }
         let dir = Arc::clone(&self.dir);
         blocking(move || Ok(remove::remove_special_files(&dir)?)).await
     }
@@ -336,7 +399,7 @@ impl Workspace {
     /// When the workspace cannot be read.
     pub async fn allowance(&self) -> Result<DiskUsage, WorkspaceError> {
         let (dir, quota) = (Arc::clone(&self.dir), self.limits.workspace);
-        blocking(move || Ok(DiskUsage::of(&dir, quota)?.max(quota))).await
+        blocking(move || Ok(DiskUsage::of(&dir, DiskUsage::UNLIMITED)?.max(quota))).await
     }
 
     /// Returns when the workspace takes more than `allowance`, or the disk has less left than it must.

@@ -1,6 +1,6 @@
 //! Source: the name-value pairs that settings are read from.
 
-use std::{collections::HashMap, fmt::Display};
+use std::{collections::HashMap, fmt::Display, path::PathBuf};
 
 use super::SETTINGS;
 
@@ -25,6 +25,14 @@ impl ConfigError {
             reason: reason.to_string(),
         }
     }
+}
+
+/// The `.env` that [`Source::from_environment`] reads: of the working directory, or the nearest above it.
+pub fn env_file() -> Option<PathBuf> {
+    let here = std::env::current_dir().ok()?;
+    here.ancestors()
+        .map(|directory| directory.join(".env"))
+        .find(|path| path.is_file())
 }
 
 impl Source {

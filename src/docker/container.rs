@@ -15,7 +15,7 @@ use bollard::{
         KillContainerOptions, StartContainerOptions, StatsOptions, WaitContainerOptions,
     },
 };
-use futures_util::StreamExt as _;
+use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -226,6 +226,12 @@ impl std::fmt::Debug for Prepared {
 }
 
 impl Prepared {
+    /// See [`crate::executor::Backend::is_alive`].
+    pub(super) fn is_alive(&mut self) -> bool {
+        // The engine closes the connection when the container ends. A runner that waits says nothing.
+        self.streams.output.next().now_or_never().is_none()
+    }
+
     /// See [`crate::executor::Backend::run`].
     pub(super) async fn run(
         self,
@@ -251,7 +257,7 @@ impl Prepared {
         let ending = tokio::select! {
             end = reader.until_end() => match end {
                 End::ExitLine(line) => {
-                    return Ok(Exit { ending: Ending::Exited(line.code()), usage: Some(line.usage()) });
+                    return Ok(Exit { ending: line.ending(), usage: Some(line.usage()) });
                 }
                 End::Closed => container.ending(protocol).await?,
             },

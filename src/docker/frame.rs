@@ -10,7 +10,7 @@ use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::executor::Usage;
+use crate::executor::{Ending, Usage};
 
 /// Separates a mark from the output before it: a control character that text does not contain.
 const RECORD_SEPARATOR: u8 = 0x1e;
@@ -66,13 +66,20 @@ pub(super) fn request(
 #[serde(rename_all = "camelCase")]
 pub(super) struct ExitLine {
     exit: i32,
+    /// Whether the kernel ended the program for want of memory.
+    #[serde(default)]
+    oom: bool,
     cpu_ms: u64,
     peak_bytes: u64,
 }
 
 impl ExitLine {
-    pub(super) fn code(self) -> i32 {
-        self.exit
+    pub(super) fn ending(self) -> Ending {
+        if self.oom {
+            Ending::OutOfMemory
+        } else {
+            Ending::Exited(self.exit)
+        }
     }
 
     pub(super) fn usage(self) -> Usage {
@@ -231,10 +238,18 @@ mod tests {
             line,
             ExitLine {
                 exit: 3,
+                oom: false,
                 cpu_ms: 9,
                 peak_bytes: 1024
             }
         );
+    }
+
+    #[test]
+    fn an_exit_line_can_say_that_memory_ran_out() {
+        let line =
+            exit_line(b"{\"exit\":137,\"oom\":true,\"cpuMs\":9,\"peakBytes\":1024}").unwrap();
+        assert_eq!(line.ending(), Ending::OutOfMemory);
     }
 
     #[test]

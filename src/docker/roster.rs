@@ -15,7 +15,10 @@ use bollard::{
     errors::Error,
     query_parameters::{ListContainersOptions, RemoveContainerOptions},
 };
-use tokio::time::{sleep, timeout};
+use tokio::{
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
 use super::{ASK_LIMIT, spec::OWNER_LABEL, within};
@@ -26,6 +29,9 @@ use crate::executor::BackendError;
 const REMOVE_LIMIT: Duration = Duration::from_secs(10);
 const REMOVE_TRIES: u32 = 3;
 
+/// Removals at one time: they are nobody's hurry, and the engine has runs to start.
+const REMOVALS_AT_ONCE: usize = 4;
+
 /// Answers to a removal that need no other: no such container, and a removal under way.
 const GONE_OR_GOING: [u16; 2] = [404, 409];
 
@@ -35,6 +41,7 @@ pub(super) struct Roster {
     client: Client,
     names: Arc<Mutex<HashSet<String>>>,
     tasks: TaskTracker,
+    turns: Arc<Semaphore>,
 }
 
 /// One container's place on the roster, until it is dropped.
@@ -52,6 +59,7 @@ impl Roster {
             client,
             names: Arc::default(),
             tasks: TaskTracker::new(),
+            turns: Arc::new(Semaphore::new(REMOVALS_AT_ONCE)),
         }
     }
 
@@ -72,9 +80,12 @@ impl Roster {
 
     /// Removes a container in the background; it stays on the roster until then.
     pub(super) fn remove(&self, place: Place) {
-        let client = self.client.clone();
-        self.tasks
-            .spawn(async move { remove(&client, &place.name).await });
+        let (client, turns) = (self.client.clone(), Arc::clone(&self.turns));
+        self.tasks.spawn(async move {
+            // The semaphore is never closed: there is always a turn.
+            let _turn = turns.acquire().await;
+            remove(&client, &place.name).await;
+        });
     }
 
     /// Removes what an earlier life of the server `instance` left behind.

@@ -1,14 +1,28 @@
 //! Runners: which images of the engine can run a language, by their labels.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    future::ready,
+    time::Duration,
+};
 
-use bollard::{Docker as Client, models::ImageSummary, query_parameters::ListImagesOptions};
+use bollard::{
+    Docker as Client,
+    models::ImageSummary,
+    query_parameters::{EventsOptions, ListImagesOptions},
+};
+use futures_util::{Stream, StreamExt as _, stream};
+use jiff::Timestamp;
+use tokio::time::sleep;
 
 use super::{ASK_LIMIT, within};
 use crate::{
     executor::BackendError,
     runner::{Protocol, Runner, Runners},
 };
+
+/// Time between two tries to hear from an engine that is gone.
+const ENGINE_PAUSE: Duration = Duration::from_secs(2);
 
 pub(super) async fn discover(
     client: &Client,
@@ -29,6 +43,7 @@ pub(super) async fn discover(
         language: language.clone(),
         aliases: Vec::new(),
         image: image.clone(),
+        image_id: String::new(),
         version: None,
         packages: None,
         protocol: Protocol::Plain,
@@ -36,6 +51,30 @@ pub(super) async fn discover(
         created: i64::MAX,
     });
     Ok(Runners::new(labelled.chain(unlabelled).collect()))
+}
+
+/// Yields when images may have come, gone or changed, and when the engine was gone. Never ends.
+pub(super) fn changes(client: &Client) -> impl Stream<Item = ()> + Send {
+    let filters = HashMap::from([("type".to_owned(), vec!["image".to_owned()])]);
+    let client = client.clone();
+    // From now on, whenever the stream is first read.
+    let mut since = Timestamp::now();
+    stream::repeat(())
+        .map(move |()| {
+            let options = EventsOptions {
+                since: Some(since.as_second().to_string()),
+                filters: Some(filters.clone()),
+                ..EventsOptions::default()
+            };
+            // At the end of these events the engine is gone, and perhaps back in a moment. Events that are
+            // told twice do no harm.
+            since = Timestamp::now();
+            let events = client
+                .events(Some(options))
+                .take_while(|event| ready(event.is_ok()));
+            events.map(|_| ()).chain(stream::once(sleep(ENGINE_PAUSE)))
+        })
+        .flatten()
 }
 
 fn described_by_labels(image: &ImageSummary) -> Option<Runner> {
@@ -76,6 +115,7 @@ fn described_by_labels(image: &ImageSummary) -> Option<Runner> {
             .collect(),
         // The name, not the id: the next container is of the image that has the name by then.
         image: name.clone(),
+        image_id: image.id.clone(),
         version: label("sandbox.version").map(str::to_owned),
         packages: label("sandbox.packages").map(str::to_owned),
         protocol,

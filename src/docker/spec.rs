@@ -11,6 +11,9 @@ use crate::executor::RunSpec;
 /// Label that marks a server's own containers; its value is the server's instance id.
 pub(super) const OWNER_LABEL: &str = "sandbox.owner";
 
+/// The longest period that the kernel takes (`kernel/sched/core.c`, `max_cfs_quota_period`).
+const CPU_PERIOD_MICROSECONDS: i64 = 1_000_000;
+
 /// What all containers of this server have in common.
 #[derive(Debug, Clone)]
 pub(super) struct Site {
@@ -60,7 +63,7 @@ pub(super) fn container(site: &Site, spec: &RunSpec) -> ContainerCreateBody {
                 typ: Some(MountType::BIND),
                 source: Some(
                     site.workspaces
-                        .join(spec.workspace.as_str())
+                        .join(spec.data.to_string())
                         .to_string_lossy()
                         .into_owned(),
                 ),
@@ -76,7 +79,9 @@ pub(super) fn container(site: &Site, spec: &RunSpec) -> ContainerCreateBody {
             memory: Some(signed(limits.memory)),
             // Equal to `memory`: no swap, or a run would slow the host down instead of ending.
             memory_swap: Some(signed(limits.memory)),
-            nano_cpus: Some(signed(limits.nano_cpus)),
+            // The share of a whole second: over Docker's usual tenth of one, a chart would be stopped half-way.
+            cpu_period: Some(CPU_PERIOD_MICROSECONDS),
+            cpu_quota: Some(signed(limits.nano_cpus / 1_000)),
             // A fork bomb ends here. Docker's init is one of them.
             pids_limit: Some(limits.pids.into()),
             ulimits: Some(vec![
@@ -122,10 +127,7 @@ fn environment(spec: &RunSpec) -> Vec<String> {
 fn labels(site: &Site, spec: &RunSpec) -> HashMap<String, String> {
     HashMap::from([
         (OWNER_LABEL.to_owned(), site.instance.clone()),
-        (
-            "sandbox.workspace".to_owned(),
-            spec.workspace.as_str().to_owned(),
-        ),
+        ("sandbox.workspace".to_owned(), spec.data.to_string()),
         ("sandbox.run".to_owned(), spec.run_id.to_string()),
         // Also on containers of images without labels, so that one filter shows all runs.
         ("sandbox.runner".to_owned(), "true".to_owned()),
@@ -155,7 +157,7 @@ mod tests {
         config::RunLimits,
         executor::RunId,
         runner::{Protocol, Runner},
-        workspace::{Owner, WorkspaceHash},
+        workspace::{DataDir, Owner, WorkspaceHash},
     };
 
     fn spec(network: Option<&str>) -> RunSpec {
@@ -165,12 +167,13 @@ mod tests {
                 language: "python".into(),
                 aliases: Vec::new(),
                 image: "some-image".into(),
+                image_id: String::new(),
                 version: None,
                 packages: None,
                 protocol: Protocol::Plain,
                 created: 0,
             },
-            workspace: WorkspaceHash::parse(&"ab".repeat(32)).unwrap(),
+            data: DataDir::Workspace(WorkspaceHash::parse(&"ab".repeat(32)).unwrap()),
             owner: Owner::new(1000, 1000),
             network: network.map(str::to_owned),
             limits: RunLimits {

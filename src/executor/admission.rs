@@ -68,6 +68,11 @@ impl Admission {
         }
     }
 
+    /// Whether a run waits for a place.
+    pub(super) fn someone_waits(&self) -> bool {
+        lock(&self.state).queued > 0
+    }
+
     /// A place for a run of `conversation`. Dropping the future gives the place in the queue up.
     ///
     /// # Errors

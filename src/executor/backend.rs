@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, fmt, future::Future, time::Duration};
 
+use futures_util::Stream;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -12,7 +13,7 @@ use super::Output;
 use crate::{
     config::RunLimits,
     runner::{Runner, Runners},
-    workspace::{Owner, WorkspaceHash},
+    workspace::{DataDir, Owner},
 };
 
 /// A place where containers are.
@@ -28,6 +29,12 @@ pub trait Backend: Send + Sync + 'static {
         &self,
         spec: RunSpec,
     ) -> impl Future<Output = Result<Self::Prepared, BackendError>> + Send;
+
+    /// Whether a prepared container still waits.
+    fn is_alive(&self, prepared: &mut Self::Prepared) -> bool;
+
+    /// Yields when images may have come, gone or changed, and when the backend itself was gone. Never ends.
+    fn image_changes(&self) -> impl Stream<Item = ()> + Send;
 
     /// Hands the code over, passes the output on as it comes, and says how the run ended. The container
     /// runs nothing any more when this returns, or when the future is dropped.
@@ -71,7 +78,7 @@ pub struct RunSpec {
     /// The image.
     pub runner: Runner,
     /// The directory that becomes `/data`.
-    pub workspace: WorkspaceHash,
+    pub data: DataDir,
     /// The user it runs as.
     pub owner: Owner,
     /// The network it is attached to, if any.

@@ -11,14 +11,16 @@ use axum::{
     extract::{Request, State},
     response::Response,
 };
+use bytes::BytesMut;
 use http::{HeaderValue, Method, StatusCode, header, request::Parts};
-use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt as _, Full};
 use rmcp::transport::streamable_http_server::{
     StreamableHttpServerConfig, StreamableHttpService,
     session::{local::LocalSessionManager, never::NeverSessionManager},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::Handler;
@@ -32,6 +34,9 @@ const SESSION_GRACE: Duration = Duration::from_secs(600);
 
 /// Room in a request for everything but the code or the file.
 const ENVELOPE_BYTES: usize = 256 << 10;
+
+/// Longest pause within a request's body.
+const BODY_PAUSE: Duration = Duration::from_secs(15);
 
 /// Session id header, from revision 2025-03-26 to 2025-11-25.
 const SESSION_HEADER: &str = "mcp-session-id";
@@ -94,26 +99,43 @@ impl Front {
         }
     }
 
-    async fn post(&self, mut parts: Parts, body: Body) -> Response {
-        let body = match Limited::new(body, self.max_body_bytes).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) if error.is::<LengthLimitError>() => {
+    /// The whole body, as long as it keeps coming and stays within the limit.
+    async fn read(&self, mut body: Body) -> Result<Bytes, Response> {
+        let broke_off = || {
+            refuse(
+                StatusCode::BAD_REQUEST,
+                -32700,
+                "the request broke off",
+                &Value::Null,
+            )
+        };
+        let mut bytes = BytesMut::new();
+        while let Some(frame) = timeout(BODY_PAUSE, body.frame())
+            .await
+            .map_err(|_| broke_off())?
+        {
+            let data = frame
+                .map_err(|_| broke_off())?
+                .into_data()
+                .unwrap_or_default();
+            if bytes.len() + data.len() > self.max_body_bytes {
                 let message = format!("the request is larger than {} bytes", self.max_body_bytes);
-                return refuse(
+                return Err(refuse(
                     StatusCode::PAYLOAD_TOO_LARGE,
                     -32600,
                     &message,
                     &Value::Null,
-                );
+                ));
             }
-            Err(_) => {
-                return refuse(
-                    StatusCode::BAD_REQUEST,
-                    -32700,
-                    "the request broke off",
-                    &Value::Null,
-                );
-            }
+            bytes.extend_from_slice(&data);
+        }
+        Ok(bytes.freeze())
+    }
+
+    async fn post(&self, mut parts: Parts, body: Body) -> Response {
+        let body = match self.read(body).await {
+            Ok(body) => body,
+            Err(refusal) => return refusal,
         };
         let message = match Message::parse(&body) {
             Ok(message) => message,
@@ -134,12 +156,13 @@ impl Front {
             );
         }
         let in_session = opens_session || parts.headers.contains_key(SESSION_HEADER);
-        let request = http::Request::from_parts(parts, Full::new(body.clone()));
-        if in_session {
-            self.with_session.handle(request).await.map(Body::new)
+        let request = http::Request::from_parts(parts, Full::new(body));
+        let response = if in_session {
+            self.with_session.handle(request).await
         } else {
-            self.without_session.handle(request).await.map(Body::new)
-        }
+            self.without_session.handle(request).await
+        };
+        as_json_rpc(response.map(Body::new))
     }
 }
 
@@ -149,12 +172,46 @@ pub(crate) async fn serve(State(front): State<Front>, request: Request) -> Respo
     if parts.method == Method::POST {
         front.post(parts, body).await
     } else {
-        front
-            .with_session
-            .handle(Request::from_parts(parts, body))
-            .await
-            .map(Body::new)
+        let request = Request::from_parts(parts, body);
+        as_json_rpc(front.with_session.handle(request).await.map(Body::new))
     }
+}
+
+/// The SDK answers in words what it cannot take for a request. Clients expect JSON-RPC.
+fn as_json_rpc(response: Response) -> Response {
+    let status = response.status();
+    let media_type = response.headers().get(header::CONTENT_TYPE);
+    if !status.is_client_error()
+        || media_type.is_some_and(|form| form.as_bytes().starts_with(b"application/json"))
+    {
+        return response;
+    }
+    let (status, code, message) = match status {
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => (
+            StatusCode::BAD_REQUEST,
+            -32600,
+            "this is not a request that MCP knows, sent as application/json",
+        ),
+        // The status is what tells clients to open a new session.
+        StatusCode::NOT_FOUND => (
+            status,
+            -32001,
+            "there is no such session; initialize a new one",
+        ),
+        StatusCode::FORBIDDEN => (
+            status,
+            -32600,
+            "the Host or Origin header is not one of ALLOWED_HOSTS or ALLOWED_ORIGINS",
+        ),
+        _ => (
+            status,
+            -32600,
+            status
+                .canonical_reason()
+                .unwrap_or("the request was refused"),
+        ),
+    };
+    refuse(status, code, message, &Value::Null)
 }
 
 /// Plain clients, and curl with its `*/*`, want one JSON answer.

@@ -130,7 +130,7 @@ impl From<RunError> for Refusal {
             RunError::UnknownLanguage { .. } => Self::new("unknown_language", error.to_string()),
             RunError::CodeTooLarge { .. } => Self::new("code_too_large", error.to_string())
                 .with_hint("put long data into a file in /data and read it from there"),
-            RunError::Busy { .. } => Self::new("busy", error.to_string()),
+            RunError::Busy { .. } | RunError::NotStarted => Self::new("busy", error.to_string()),
             RunError::TimeoutTooLong { .. } => Self::invalid_argument(error.to_string()),
             RunError::NetworkNotAllowed => Self::new("network_not_allowed", error.to_string())
                 .with_hint("leave out network, or ask the operator to set NETWORK_POLICY=allow"),

@@ -68,10 +68,70 @@ fn expired(root: &Dir, hash: &WorkspaceHash, ttl: Duration) -> bool {
     let Ok(metadata) = root.symlink_metadata(hash.as_str()) else {
         return false;
     };
-    let used = u64::try_from(metadata.ctime()).map_or(SystemTime::UNIX_EPOCH, |seconds| {
-        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
-    });
+    let since_epoch = (
+        u64::try_from(metadata.ctime()),
+        u32::try_from(metadata.ctime_nsec()),
+    );
+    let (Ok(seconds), Ok(nanoseconds)) = since_epoch else {
+        return false;
+    };
+    let used = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds);
     SystemTime::now()
         .duration_since(used)
         .is_ok_and(|age| age > ttl)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, sync::Arc, thread::sleep};
+
+    use cap_std::ambient_authority;
+
+    use super::*;
+
+    const TTL: Duration = Duration::from_millis(200);
+
+    #[test]
+    fn what_nobody_uses_goes_and_the_rest_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Dir::open_ambient_dir(directory.path(), ambient_authority()).unwrap();
+        let leases = Arc::new(Leases::default());
+        let [unused, held, marked] = ["a", "b", "c"].map(|digit| digit.repeat(64));
+        for name in [&unused, &held, &marked, "not-a-workspace"] {
+            fs::create_dir(directory.path().join(name)).unwrap();
+            fs::write(directory.path().join(name).join("file"), "x").unwrap();
+        }
+        fs::write(directory.path().join(".instance"), "x").unwrap();
+        let lease = leases.take(WorkspaceHash::parse(&held).unwrap());
+        // User code may set the times it can as far back as it likes.
+        let old = fs::FileTimes::new()
+            .set_modified(SystemTime::UNIX_EPOCH)
+            .set_accessed(SystemTime::UNIX_EPOCH);
+        fs::File::open(directory.path().join(&marked))
+            .unwrap()
+            .set_times(old)
+            .unwrap();
+        assert_eq!(remove_expired(&root, &leases, TTL).unwrap(), 0);
+
+        sleep(TTL * 2);
+        mark_used(&root.open_dir(&marked).unwrap()).unwrap();
+        assert_eq!(remove_expired(&root, &leases, TTL).unwrap(), 1);
+        let mut left: Vec<_> = fs::read_dir(directory.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        left.sort();
+        assert_eq!(
+            left,
+            [".instance", ".trash", &*held, &*marked, "not-a-workspace"]
+        );
+        assert_eq!(
+            fs::read_dir(directory.path().join(TRASH)).unwrap().count(),
+            0
+        );
+
+        drop(lease);
+        assert_eq!(remove_expired(&root, &leases, TTL).unwrap(), 1);
+        assert!(!fs::exists(directory.path().join(&held)).unwrap());
+    }
 }

@@ -46,13 +46,6 @@ impl Leases {
     }
 }
 
-impl Lease {
-    /// Whether this is the only use there is.
-    pub(super) fn is_only_one(&self) -> bool {
-        self.leases.lock().get(&self.hash) == Some(&1)
-    }
-}
-
 impl Drop for Lease {
     fn drop(&mut self) {
         let mut held = self.leases.lock();
@@ -74,9 +67,7 @@ mod tests {
         let leases = Arc::new(Leases::default());
         let hash = WorkspaceHash::parse(&"a".repeat(64)).unwrap();
         let first = leases.take(hash.clone());
-        assert!(first.is_only_one());
         let second = leases.take(hash.clone());
-        assert!(!first.is_only_one());
         drop(first);
         assert_eq!(leases.unless_held(&hash, || ()), None);
         drop(second);

@@ -19,6 +19,12 @@ pub struct DiskUsage {
 }
 
 impl DiskUsage {
+    /// No limit at all.
+    pub(super) const UNLIMITED: Self = Self {
+        bytes: u64::MAX,
+        files: u64::MAX,
+    };
+
     /// Whether this is more than `limit` in either way.
     pub fn exceeds(self, limit: Self) -> bool {
         self.bytes > limit.bytes || self.files > limit.files
@@ -64,11 +70,6 @@ mod tests {
 
     use super::*;
 
-    const NO_LIMIT: DiskUsage = DiskUsage {
-        bytes: u64::MAX,
-        files: u64::MAX,
-    };
-
     #[test]
     fn blocks_count_holes_do_not_and_links_count_once() {
         let directory = tempfile::tempdir().unwrap();
@@ -80,11 +81,14 @@ mod tests {
             .unwrap()
             .set_len(1 << 40)
             .unwrap();
-        let before = DiskUsage::of(&dir, NO_LIMIT).unwrap();
+        let before = DiskUsage::of(&dir, DiskUsage::UNLIMITED).unwrap();
         assert!((1 << 20..2 << 20).contains(&before.bytes), "{before:?}");
         assert_eq!(before.files, 3);
         fs::hard_link(root.join("sub/full"), root.join("again")).unwrap();
-        assert_eq!(DiskUsage::of(&dir, NO_LIMIT).unwrap().bytes, before.bytes);
+        assert_eq!(
+            DiskUsage::of(&dir, DiskUsage::UNLIMITED).unwrap().bytes,
+            before.bytes
+        );
     }
 
     #[test]

@@ -83,6 +83,21 @@ pub(crate) fn containers_of(instance: &str) -> Vec<String> {
     names.lines().map(str::to_owned).collect()
 }
 
+/// Removes what is left of a server that may have been killed, when the test ends.
+#[derive(Debug)]
+pub(crate) struct Leftovers {
+    /// Its instance id.
+    pub(crate) instance: String,
+}
+
+impl Drop for Leftovers {
+    fn drop(&mut self) {
+        for name in containers_of(&self.instance) {
+            command(&["rm", "--force", &name]);
+        }
+    }
+}
+
 /// What the engine says of a container.
 pub(crate) fn inspect(container: &str) -> Value {
     let all: Value = serde_json::from_str(&docker(&["inspect", container])).unwrap();

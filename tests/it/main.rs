@@ -4,11 +4,14 @@
 
 mod compose;
 mod docs;
+mod doctor;
 mod downloads;
 mod engine;
+mod hostile;
 mod mcp;
 mod refusals;
 mod runners;
 mod runs;
 mod server;
 mod shutdown;
+mod warm;

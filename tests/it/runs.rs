@@ -227,7 +227,7 @@ async fn the_environment_is_the_callers() {
             "typescript",
             "console.log(process.env.GREETING, process.env.SHARED, process.env.PATH)",
         ),
-        ("bash", "echo \"$GREETING\"$'\\n' \"$SHARED\" \"$PATH\""),
+        ("bash", "echo \"$GREETING\" \"$SHARED\" \"$PATH\""),
     ] {
         let arguments = json!({ "language": language, "code": code, "environment": environment });
         let run = server.call_ok("run_code", arguments).await;

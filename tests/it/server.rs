@@ -1,7 +1,9 @@
 //! Server: a real one on a free port of loopback, with a data directory of its own.
 
 use std::{
-    path::Path,
+    ops::Deref,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -11,19 +13,29 @@ use mcp_code_sandbox::{
     server::Server,
 };
 use reqwest::{Client, RequestBuilder, Response};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 /// Token of every test server.
 pub(crate) const TOKEN: &str = "test-token";
 
+/// File secret of every test server.
+pub(crate) const FILE_SECRET: &str = "0123456789abcdef0123456789abcdef";
+
+/// A client of one server.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    base_url: String,
+    client: Client,
+}
+
 /// A server that runs until it is dropped, and leaves no container behind.
 #[derive(Debug)]
 pub(crate) struct TestServer {
-    base_url: String,
-    client: Client,
+    caller: Caller,
     root: TempDir,
     shutdown: CancellationToken,
     thread: Option<JoinHandle<()>>,
@@ -42,9 +54,12 @@ impl TestServer {
         let root = tempfile::tempdir().unwrap();
         let source = Source::from_pairs([
             ("MCP_API_TOKEN", TOKEN),
-            ("FILE_SECRET", "0123456789abcdef0123456789abcdef"),
+            ("FILE_SECRET", FILE_SECRET),
             ("PUBLIC_BASE_URL", &base_url),
             ("SANDBOX_ROOT", root.path().to_str().unwrap()),
+            // Fifty servers that each keep containers waiting would test the machine, not the code.
+            ("WARM_POOL_SIZE", "0"),
+            ("WARM_CONVERSATIONS", "0"),
         ]);
         let source = settings
             .iter()
@@ -58,14 +73,63 @@ impl TestServer {
             move || serve(&config, listener, shutdown)
         });
         let server = Self {
-            base_url,
-            client: Client::new(),
+            caller: Caller::new(base_url),
             root,
             shutdown,
             thread: Some(thread),
         };
         server.wait_until_ready().await;
         server
+    }
+
+    /// Ends the server as SIGTERM does, and waits for its end.
+    pub(crate) fn stop(&mut self) {
+        self.shutdown.cancel();
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the server must not panic");
+        }
+    }
+
+    /// Directory of the workspaces.
+    pub(crate) fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// Label of this server's containers.
+    pub(crate) fn instance(&self) -> String {
+        instance_of(self.root())
+    }
+
+    /// Directory of the conversation that `result` names a file of, or ran in.
+    pub(crate) fn workspaces(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.root())
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        entries
+            .filter(|path| path.file_name().unwrap().len() == 64)
+            .collect()
+    }
+}
+
+/// Label of the containers of the server whose workspaces are in `root`.
+pub(crate) fn instance_of(root: &Path) -> String {
+    std::fs::read_to_string(root.join(".instance")).unwrap()
+}
+
+impl Deref for TestServer {
+    type Target = Caller;
+
+    fn deref(&self) -> &Caller {
+        &self.caller
+    }
+}
+
+impl Caller {
+    fn new(base_url: String) -> Self {
+        Self {
+            base_url,
+            client: Client::new(),
+        }
     }
 
     async fn wait_until_ready(&self) {
@@ -79,36 +143,13 @@ impl TestServer {
         }
     }
 
-    /// Ends the server as SIGTERM does, and waits for its end.
-    pub(crate) fn stop(&mut self) {
-        self.shutdown.cancel();
-        if let Some(thread) = self.thread.take() {
-            thread.join().expect("the server must not panic");
-        }
-    }
-
     pub(crate) fn base_url(&self) -> &str {
         &self.base_url
     }
 
-    /// Directory of the workspaces.
-    pub(crate) fn root(&self) -> &Path {
-        self.root.path()
-    }
-
-    /// Label of this server's containers.
-    pub(crate) fn instance(&self) -> String {
-        std::fs::read_to_string(self.root().join(".instance")).unwrap()
-    }
-
-    /// Directory of the conversation that `result` names a file of, or ran in.
-    pub(crate) fn workspaces(&self) -> Vec<std::path::PathBuf> {
-        let entries = std::fs::read_dir(self.root())
-            .unwrap()
-            .map(|entry| entry.unwrap().path());
-        entries
-            .filter(|path| path.file_name().unwrap().len() == 64)
-            .collect()
+    /// Where the server listens, as a socket takes it.
+    pub(crate) fn address(&self) -> &str {
+        self.base_url.strip_prefix("http://").unwrap()
     }
 
     pub(crate) fn get(&self, path: &str) -> RequestBuilder {
@@ -205,7 +246,92 @@ fn serve(config: &Config, listener: std::net::TcpListener, shutdown: Cancellatio
             .expect("Docker must run: see ./test.sh");
         server
             .listen(TcpListener::from_std(listener).unwrap(), shutdown)
-            .await
-            .unwrap();
+            .await;
     });
+}
+
+/// The real binary as a process of its own, on workspaces that outlive it.
+#[derive(Debug)]
+pub(crate) struct BinaryServer {
+    caller: Caller,
+    child: Child,
+    log: NamedTempFile,
+}
+
+impl BinaryServer {
+    /// A process whose workspaces are in `root`.
+    pub(crate) async fn start(root: &Path, settings: &[(&str, &str)]) -> Self {
+        // Free when it was asked for; nothing else here takes ports at random.
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let base_url = format!("http://127.0.0.1:{port}");
+        let log = NamedTempFile::new().unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_mcp-code-sandbox"))
+            // No .env of the checkout.
+            .current_dir(root)
+            .env("MCP_HTTP_ADDR", format!("127.0.0.1:{port}"))
+            .env("PUBLIC_BASE_URL", &base_url)
+            .env("MCP_API_TOKEN", TOKEN)
+            .env("FILE_SECRET", FILE_SECRET)
+            .env("WARM_POOL_SIZE", "0")
+            .env("WARM_CONVERSATIONS", "0")
+            .env("SANDBOX_ROOT", root)
+            .envs(settings.iter().copied())
+            .stdout(Stdio::null())
+            .stderr(log.reopen().unwrap())
+            .spawn()
+            .unwrap();
+        let caller = Caller::new(base_url);
+        let server = Self { caller, child, log };
+        server.wait_until_ready().await;
+        server
+    }
+
+    /// Ends the process as nothing it can notice does.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Ends the process as an operator does.
+    pub(crate) fn terminate(&mut self) -> ExitStatus {
+        if self.child.try_wait().unwrap().is_none() {
+            kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        }
+        self.child.wait().unwrap()
+    }
+
+    /// What it wrote to its log.
+    pub(crate) fn log(&self) -> String {
+        let bytes = std::fs::read(self.log.path()).unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Bytes of memory it holds now.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .unwrap();
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
+        kib << 10
+    }
+}
+
+impl Deref for BinaryServer {
+    type Target = Caller;
+
+    fn deref(&self) -> &Caller {
+        &self.caller
+    }
+}
+
+impl Drop for BinaryServer {
+    fn drop(&mut self) {
+        self.terminate();
+    }
 }

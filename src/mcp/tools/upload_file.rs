@@ -69,7 +69,7 @@ pub(super) async fn call(sandbox: &Sandbox, mut call: Call) -> Result<Reply, Ref
     )?;
     let size = content.len();
 
-    let workspace = sandbox.workspaces.open(&conversation).await?;
+    let workspace = sandbox.executor.workspace(&conversation).await?;
     let file = workspace.write_file(path, content).await?;
     Ok(Reply::new(&Answer {
         success: true,
