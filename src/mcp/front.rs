@@ -265,3 +265,35 @@ fn refuse(status: StatusCode, code: i32, message: &str, id: &Value) -> Response 
     );
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_message_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let body = Bytes::from(bytes);
+            if let Ok(message) = Message::parse(&body) {
+                prop_assert_eq!(message.jsonrpc.as_deref(), Some("2.0"));
+            }
+        }
+
+        #[test]
+        fn almost_messages_are_told_from_messages(
+            members in proptest::collection::vec(
+                ("(jsonrpc|method|id|params|x)", "(\"2\\.0\"|\"initialize\"|null|1|-1\\.5|\\[\\]|\\{\\}|\"\\\\ud800\")"),
+                0..6,
+            ),
+        ) {
+            let members: Vec<String> = members.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+            let body = Bytes::from(format!("{{{}}}", members.join(",")));
+            let named: Vec<_> = members.iter().filter(|member| member.starts_with("\"jsonrpc\"")).collect();
+            if Message::parse(&body).is_ok() {
+                prop_assert_eq!(named, ["\"jsonrpc\":\"2.0\""]);
+            }
+        }
+    }
+}

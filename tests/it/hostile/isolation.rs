@@ -329,8 +329,8 @@ try:
     while here and not token:
         frame = here.gr_frame or sys._getframe()
         while frame:
-            found = frame.f_locals.get('token')
-            if isinstance(found, bytes): token = found
+            request = frame.f_locals.get('request')
+            if isinstance(request, dict): token = request['token'].encode()
             frame = frame.f_back
         here = here.parent
 except Exception: pass
