@@ -244,10 +244,10 @@ impl Config {
                 idle: source.parse("WARM_IDLE_SECONDS", parse::seconds)?,
             },
             disk: DiskLimits {
-                workspace: DiskUsage {
-                    bytes: source.parse("WORKSPACE_QUOTA_BYTES", parse::size)?,
-                    files: source.parse("WORKSPACE_MAX_FILES", parse::count)?.into(),
-                },
+                workspace: DiskUsage::at_most(
+                    source.parse("WORKSPACE_QUOTA_BYTES", parse::size)?,
+                    source.parse("WORKSPACE_MAX_FILES", parse::count)?.into(),
+                ),
                 min_free: source.parse("MIN_FREE_DISK_BYTES", parse::size_or_zero)?,
                 ttl: source.parse("WORKSPACE_TTL_HOURS", parse::hours)?,
             },

@@ -37,6 +37,9 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 /// Time for all containers to be gone at shutdown.
 const STOP_LIMIT: Duration = Duration::from_secs(8);
 
+/// Bytes that one file may have beyond the quota, for the watch to see.
+const BEYOND_QUOTA: u64 = 16 << 20;
+
 /// An engine, and what every container on it has in common.
 #[derive(Debug)]
 pub struct Docker {
@@ -70,7 +73,7 @@ impl Docker {
             workspaces: config.sandbox_host_path.clone().unwrap_or(workspaces),
             runtime: config.runtime.clone(),
             // More than the quota, so that a run that fills it is stopped for that and not by a signal.
-            largest_file: config.disk.workspace.bytes.saturating_mul(2),
+            largest_file: config.disk.workspace.bytes.saturating_add(BEYOND_QUOTA),
         };
         Ok(Self {
             site,

@@ -33,7 +33,7 @@ use crate::{
     config::{Config, NetworkPolicy, RunLimits},
     conversation::ConversationId,
     runner::{Protocol, Runner, Runners},
-    workspace::{DataDir, DiskUsage, FilePath, Listing, Workspace, WorkspaceError, Workspaces},
+    workspace::{Allowance, DataDir, FileEntry, Listing, Workspace, WorkspaceError, Workspaces},
 };
 
 /// One run, as a caller asked for it.
@@ -100,7 +100,7 @@ pub struct RunReport {
     /// All files after the run.
     pub files: Listing,
     /// The files that it made or changed.
-    pub new_files: Vec<FilePath>,
+    pub new_files: Vec<FileEntry>,
 }
 
 /// Why a run did not take place.
@@ -234,7 +234,7 @@ impl<B: Backend> Executor<B> {
         let duration = started.elapsed();
 
         let files = after_the_run(&workspace).await;
-        let new_files = files.new_since(&before).cloned().collect();
+        let new_files = files.new_since(&before).collect();
         let (stdout, stderr) = output.finish().await;
         let mut report = RunReport {
             run_id,
@@ -253,8 +253,13 @@ impl<B: Backend> Executor<B> {
         };
         report.hint = hint::of(&report, runner, request.network, &self.limits);
         report.log();
-        self.pool
-            .want_next(report.workspace.clone(), runner.clone());
+        if report.status == Status::DiskQuota || allowance.for_tidying {
+            // Containers made before could write more into it.
+            self.pool.forget(report.workspace.hash());
+        } else {
+            self.pool
+                .want_next(report.workspace.clone(), runner.clone());
+        }
         Ok(report)
     }
 
@@ -273,6 +278,7 @@ impl<B: Backend> Executor<B> {
             owner: self.workspaces.owner(),
             network,
             limits: self.limits,
+            tidies_only: false,
             // A framed runner gets it with the code, so that its container can be made before the call.
             environment: match runner.protocol {
                 Protocol::Plain => environment,
@@ -315,7 +321,7 @@ impl<B: Backend> Executor<B> {
         output: &mut Output,
         cancel: &CancellationToken,
         workspace: &Workspace,
-        allowance: DiskUsage,
+        allowance: Allowance,
     ) -> Result<(Exit, Status), BackendError> {
         let stop = CancellationToken::new();
         let run = self.backend.run(prepared, input, output, stop.clone());
@@ -417,7 +423,7 @@ impl<B: Backend> Executor<B> {
 /// Tidies up and lists what there is. The run took place, so its report is not lost over this.
 async fn after_the_run(workspace: &Workspace) -> Listing {
     let listed = async {
-        workspace.remove_special_files().await?;
+        workspace.tidy().await?;
         workspace.list().await
     };
     listed.await.unwrap_or_else(|error| {

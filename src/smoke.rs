@@ -13,7 +13,6 @@ use mcp_code_sandbox::{
     executor::{RunReport, RunRequest},
     sandbox::Sandbox,
     server, telemetry,
-    workspace::FilePath,
 };
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
@@ -138,7 +137,11 @@ impl From<Request> for RunRequest {
 
 impl Expectation {
     fn differences(&self, report: &RunReport) -> Vec<String> {
-        let new_files: Vec<String> = report.new_files.iter().map(FilePath::display).collect();
+        let new_files: Vec<String> = report
+            .new_files
+            .iter()
+            .map(|file| file.path.display())
+            .collect();
         let (stdout, stderr) = (&report.stdout.text, &report.stderr.text);
         let mut found = Vec::new();
         let mut compare = |what: &str,

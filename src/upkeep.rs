@@ -15,22 +15,30 @@ const EXPIRY_PAUSE: Duration = Duration::from_secs(600);
 
 /// Keeps the house. Never returns; may be dropped at any await.
 pub(crate) async fn keep(sandbox: &Sandbox) -> Infallible {
-    let (mut reap, mut expire) = (interval(REAP_PAUSE), interval(EXPIRY_PAUSE));
-    let mut warming = std::pin::pin!(sandbox.executor.keep_warm());
+    // Side by side: a stuck removal must not keep containers from being prepared.
+    let (never, ..) = tokio::join!(sandbox.executor.keep_warm(), reap(sandbox), expire(sandbox));
+    never
+}
+
+async fn reap(sandbox: &Sandbox) -> Infallible {
+    let mut rounds = interval(REAP_PAUSE);
     loop {
-        tokio::select! {
-            never = &mut warming => match never {},
-            // The first tick comes at once: a start cleans up after the last end.
-            _ = reap.tick() => {
-                if let Err(error) = sandbox.executor.reap().await {
-                    warn!(%error, "containers left behind could not be looked for");
-                }
-            }
-            _ = expire.tick() => match sandbox.workspaces.remove_expired().await {
-                Ok(0) => {}
-                Ok(count) => info!(count, "expired workspaces deleted"),
-                Err(error) => warn!(%error, "expired workspaces could not be looked for"),
-            },
+        // The first one comes at once: a start cleans up after the last end.
+        rounds.tick().await;
+        if let Err(error) = sandbox.executor.reap().await {
+            warn!(%error, "containers left behind could not be looked for");
+        }
+    }
+}
+
+async fn expire(sandbox: &Sandbox) -> Infallible {
+    let mut rounds = interval(EXPIRY_PAUSE);
+    loop {
+        rounds.tick().await;
+        match sandbox.workspaces.remove_expired().await {
+            Ok(0) => {}
+            Ok(count) => info!(count, "expired workspaces deleted"),
+            Err(error) => warn!(%error, "expired workspaces could not be looked for"),
         }
     }
 }

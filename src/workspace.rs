@@ -26,7 +26,7 @@ use std::{
 
 use cap_std::{
     ambient_authority,
-    fs::{Dir, DirBuilder, DirBuilderExt as _},
+    fs::{Dir, DirBuilder, DirBuilderExt as _, MetadataExt as _},
 };
 use rustix::{
     fs::{AtFlags, Gid, Uid},
@@ -136,6 +136,7 @@ pub struct Workspaces {
 #[derive(Debug, Clone)]
 pub struct Workspace {
     hash: WorkspaceHash,
+    root: Arc<Dir>,
     dir: Arc<Dir>,
     owner: Owner,
     limits: DiskLimits,
@@ -208,6 +209,7 @@ impl Workspaces {
             expiry::mark_used(&dir)?;
             Ok(Workspace {
                 hash,
+                root: Arc::clone(&root),
                 dir: Arc::new(dir),
                 owner,
                 limits,
@@ -260,6 +262,7 @@ impl Workspaces {
                     let dir = root.open_dir(hash.as_str())?;
                     Ok(Ok(Workspace {
                         hash,
+                        root: Arc::clone(&root),
                         dir: Arc::new(dir),
                         owner,
                         limits,
@@ -288,6 +291,7 @@ impl Workspaces {
                 expiry::mark_used(&dir)?;
                 Ok(Workspace {
                     hash,
+                    root: Arc::clone(&root),
                     dir: Arc::new(dir),
                     owner,
                     limits,
@@ -322,6 +326,19 @@ impl Workspace {
     /// The workspace's name.
     pub fn hash(&self) -> &WorkspaceHash {
         &self.hash
+    }
+
+    /// Whether the directory still has the workspace's name: an operator may have deleted it.
+    pub async fn is_there(&self) -> bool {
+        let this = self.clone();
+        let same = move || {
+            let (named, held) = (
+                this.root.symlink_metadata(this.hash.as_str())?,
+                this.dir.dir_metadata()?,
+            );
+            Ok((named.dev(), named.ino()) == (held.dev(), held.ino()))
+        };
+        blocking(same).await.unwrap_or(false)
     }
 
     /// What a container mounts to work on it.
@@ -383,27 +400,40 @@ impl Workspace {
         blocking(move || Ok(Listing::of(&dir)?)).await
     }
 
-    /// Takes away what nobody can use once a run has ended: FIFOs, sockets and devices.
+    /// Takes away what nobody can use once a run has ended: FIFOs, sockets, devices, and directories nested
+    /// deeper than anything looks. Marks the workspace as used.
     ///
     /// # Errors
     /// When the workspace cannot be read.
-    pub async fn remove_special_files(&self) -> Result<(), WorkspaceError> {
+    pub async fn tidy(&self) -> Result<(), WorkspaceError> {
         let dir = Arc::clone(&self.dir);
-        blocking(move || Ok(remove::remove_special_files(&dir)?)).await
+        let root = Arc::clone(&self.root);
+        blocking(move || {
+            expiry::mark_used(&dir)?;
+            Ok(remove::tidy(&dir, &root)?)
+        })
+        .await
     }
 
-    /// What the workspace may take: the quota, or what it takes now if that is more already. A run can
-    /// then still tidy up.
+    /// What the workspace may take while a run goes on: the quota, or what it takes now if that is more
+    /// already. Such a run can tidy up; see [`Allowance::for_tidying`].
     ///
     /// # Errors
     /// When the workspace cannot be read.
-    pub async fn allowance(&self) -> Result<DiskUsage, WorkspaceError> {
+    pub async fn allowance(&self) -> Result<Allowance, WorkspaceError> {
         let (dir, quota) = (Arc::clone(&self.dir), self.limits.workspace);
-        blocking(move || Ok(DiskUsage::of(&dir, DiskUsage::UNLIMITED)?.max(quota))).await
+        blocking(move || {
+            let usage = DiskUsage::of(&dir, DiskUsage::UNLIMITED)?;
+            let for_tidying = usage.exceeds(quota);
+            let most =
+                DiskUsage::at_most(usage.bytes.max(quota.bytes), usage.files.max(quota.files));
+            Ok(Allowance { most, for_tidying })
+        })
+        .await
     }
 
     /// Returns when the workspace takes more than `allowance`, or the disk has less left than it must.
-    pub async fn overflows(&self, allowance: DiskUsage) {
+    pub async fn overflows(&self, allowance: Allowance) {
         let mut pause = WATCH_PAUSE;
         loop {
             tokio::time::sleep(pause).await;
@@ -411,8 +441,8 @@ impl Workspace {
             let dir = Arc::clone(&self.dir);
             let min_free = self.limits.min_free;
             let over = blocking(move || {
-                let usage = DiskUsage::of(&dir, allowance)?;
-                Ok(usage.exceeds(allowance) || free_bytes(&dir)? < min_free)
+                let usage = DiskUsage::of(&dir, allowance.most)?;
+                Ok(usage.exceeds(allowance.most) || free_bytes(&dir)? < min_free)
             });
             match over.await {
                 Ok(true) => return,
@@ -423,6 +453,14 @@ impl Workspace {
             pause = WATCH_PAUSE.max(measuring.elapsed() * 10);
         }
     }
+}
+
+/// What a workspace may take while a run goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allowance {
+    most: DiskUsage,
+    /// Whether there is too much already, so that a run may delete files but write none of any size.
+    pub for_tidying: bool,
 }
 
 /// Time between two looks at a running program's workspace. A disk takes some 100 MB in it.

@@ -28,7 +28,7 @@ FLAGS = (
     "--log-driver none"
 ).split()
 TOKEN = "0123456789abcdef"
-EXIT_LINE = re.compile(rb'\x1e%s \{"exit":(\d+),"cpuMs":\d+,"peakBytes":\d+\}\n\Z' % TOKEN.encode())
+EXIT_LINE = re.compile(rb'\x1e%s \{"exit":(\d+)(,"oom":true)?,"cpuMs":\d+,"peakBytes":\d+\}\n\Z' % TOKEN.encode())
 MARK = b"\x1e%s\n" % TOKEN.encode()
 # Loaded is who has mapped the last library and sleeps.
 UNTIL_LOADED = """
@@ -107,6 +107,9 @@ def run_runner(program, warm):
             stdout, mark, _ = stdout.rpartition(MARK)
             if not mark or int(line[1]) != status:
                 stderr += b"exit line without mark or with another status than the container's"
+        ends = "signal" if not line else "oom" if line[2] else "exit"
+        if ends != program.ends:
+            stderr += f"reported as {ends}, not as {program.ends}".encode()
         return shown(stdout, stderr, status, workspace)
 
 

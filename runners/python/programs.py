@@ -5,7 +5,16 @@ import textwrap
 
 class Program:
     def __init__(
-        self, name, source, arguments=(), environment=None, files=None, reason=None, differs=None, varies=False
+        self,
+        name,
+        source,
+        arguments=(),
+        environment=None,
+        files=None,
+        reason=None,
+        differs=None,
+        varies=False,
+        ends="exit",
     ):
         self.name = name
         self.source = source if isinstance(source, bytes) else textwrap.dedent(source).lstrip("\n").encode()
@@ -18,6 +27,8 @@ class Program:
         self.differs = differs or {}
         # Every run must print something else.
         self.varies = varies
+        # What an exit line tells: "exit", "oom". There is none where it is "signal".
+        self.ends = ends
 
 
 PROGRAMS = [
@@ -196,8 +207,13 @@ PROGRAMS = [
         "last_exc",
         "import atexit, sys, traceback\natexit.register(lambda: traceback.print_exception(sys.last_exc))\n1/0",
     ),
-    Program("KeyboardInterrupt", "import atexit\natexit.register(print, 'bye')\nraise KeyboardInterrupt"),
-    Program("KeyboardInterrupt by signal", "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nprint('never')"),
+    Program("KeyboardInterrupt", "import atexit\natexit.register(print, 'bye')\nraise KeyboardInterrupt", ends="signal"),
+    Program(
+        "KeyboardInterrupt by signal",
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nprint('never')",
+        ends="signal",
+    ),
+    Program("KeyboardInterrupt held up", "import signal\nsignal.pthread_sigmask(0, [2])\nraise KeyboardInterrupt"),
     # Exit
     *(
         Program(f"sys.exit({value})", f"import sys\nprint('a')\nsys.exit({value})")
@@ -220,13 +236,28 @@ PROGRAMS = [
         reason="lines printed before a kill are kept",
         differs={"stdout": b"kept\n"},
     ),
+    Program("os._exit like a signal", "import os\nos._exit(137)"),
     *(
-        Program(f"killed by {name}", f"import os, signal\nos.kill(os.getpid(), signal.{name})\nsignal.pause()")
+        Program(
+            f"killed by {name}",
+            f"import os, signal\nos.kill(os.getpid(), signal.{name})\nsignal.pause()",
+            ends="signal",
+        )
         for name in ("SIGKILL", "SIGTERM", "SIGUSR1", "SIGHUP")
     ),
-    Program("abort", "import os\nos.abort()"),
-    Program("segmentation fault", "import ctypes\nctypes.string_at(0)"),
-    Program("faulthandler", "import faulthandler, os\nfaulthandler.enable()\nos.abort()"),
+    Program(
+        "its process group killed",
+        "import os, signal\nsignal.signal(signal.SIGUSR1, lambda *args: print('handled', flush=True))\nos.killpg(0, signal.SIGUSR1)\nos.killpg(0, signal.SIGTERM)",
+        ends="signal",
+    ),
+    Program("out of memory", "b'x' * (1 << 30)", ends="oom"),
+    Program(
+        "out of memory in a child",
+        "import os\nif not os.fork(): b'x' * (1 << 30)\nprint(os.wait()[1])",
+    ),
+    Program("abort", "import os\nos.abort()", ends="signal"),
+    Program("segmentation fault", "import ctypes\nctypes.string_at(0)", ends="signal"),
+    Program("faulthandler", "import faulthandler, os\nfaulthandler.enable()\nos.abort()", ends="signal"),
     Program(
         "atexit",
         """
@@ -280,6 +311,18 @@ PROGRAMS = [
     Program(
         "own file under a reserved descriptor",
         "import os\nos.closerange(3, 4096)\nos.dup2(os.open('f', os.O_RDWR | os.O_CREAT), 1000), os.dup2(1000, 1001)",
+    ),
+    Program(
+        "nonsense for the supervisor",
+        """
+        import os, signal, subprocess
+        try:
+            while True: os.write(1000, b"x" * 4096)
+        except OSError: pass
+        subprocess.Popen(["sh", "-c", f"sleep 1; kill -CONT {os.getpid()}"])
+        os.kill(os.getpid(), signal.SIGSTOP)
+        os._exit(3)
+    """,
     ),
     Program("stdout replaced", "import io, sys\nsys.stdout = io.StringIO()\nprint('lost')\n1/0"),
     Program("stdout replaced by a file", "import sys\nsys.stdout = open('log.txt', 'w')\nprint('kept')"),

@@ -1,7 +1,7 @@
-"""Reads one request, runs its program, reports how it ended: runner protocol 2, see ../README.md.
+"""Reads one request, runs its program, tells supervise.py how it ended: runner protocol 2, see ../README.md.
 
 The interpreter that loads the packages while it waits is the one that runs the program. Nothing the program does,
-short of ending the process, may keep the report from being written: hence the names bound here, before it starts.
+short of ending the process, may keep it from being told: hence the names bound here, before it starts.
 """
 
 import builtins
@@ -13,9 +13,8 @@ import sys
 
 # json and signal would pull in re and enum, half of a bare interpreter's start: their C halves suffice.
 from _json import make_scanner
-from _signal import SIG_DFL, SIGINT, SIGKILL, signal
-from posix import O_RDONLY, _exit, close, fstat, getpid, kill, read, set_blocking, write
-from posix import open as open_file
+from _signal import SIG_DFL, SIGINT, SIGSTOP, signal
+from posix import _exit, close, fstat, getpid, kill, write
 from resource import RLIMIT_NOFILE, RUSAGE_CHILDREN, RUSAGE_SELF, getrlimit, getrusage
 
 import preload
@@ -29,20 +28,17 @@ GRACE_MS = 100
 # Above what programs open, below the 1,024 a program may not exceed by default.
 FIRST_RESERVED = 1000
 FONT_CACHE = "/opt/runner/matplotlib"
-# The kernel's highest count of the container's memory, page cache and tmpfs included: what its limit is measured
-# against. In a container that waited it covers the loading, too. Control groups v2, then v1.
-MEMORY_PEAKS = "/sys/fs/cgroup/memory.peak", "/sys/fs/cgroup/memory/memory.max_usage_in_bytes"
 
 
-def main():
-    output, errors = Stream(1), Stream(2)
+def main(descriptor):
+    supervisor = Supervisor(descriptor)
     owner = getpid()
-    # Everywhere but in a container, where our parent is its init, "every process" would be all of the developer's own.
-    contained = os.getppid() <= 1
     offer_font_cache()
     wait()
-    cpu_before_ms = cpu_ms()
-    token, program = accept()
+    cpu_ms_before, _ = usage()
+    request, source = accept()
+    supervisor.tell(b"%s %d\n" % (request["token"].encode(), cpu_ms_before))
+    program = Program(source, request["args"], request["env"])
 
     status = 1
     try:
@@ -53,39 +49,37 @@ def main():
         if status < 0:
             signal(SIGINT, SIG_DFL)
             kill(getpid(), -status)
-            # Still here: an init process, where the container has none of its own.
+            # Still here: the program blocked the signal.
             status = 128 - status
-        # A fork of this process that ran on to the end ends here, too, but has nothing to report.
-        if getpid() == owner:
-            if contained:
-                kill_others()
-            usage = cpu_ms() - cpu_before_ms, memory_peak()
-            output.write(b"\x1e%s\n" % token)
-            errors.write(b'\x1e%s {"exit":%d,"cpuMs":%d,"peakBytes":%d}\n' % (token, status, *usage))
+        # A fork of this process that ran on to the end ends here, too, but has nothing to tell.
+        # What the program wrote to the pipe, if anything, need not have ended with a line.
+        if getpid() == owner and supervisor.tell(b"\nend %d %d %d\n" % (status, *usage())):
+            # Unlike any other way to wait, this stops the threads that are left. A signal could wake it up.
+            while True:
+                kill(owner, SIGSTOP)
         _exit(status)
 
 
-class Stream:
-    """A private copy of one of the streams the process started with."""
+class Supervisor:
+    """The pipe to supervise.py, out of the program's way."""
 
     def __init__(self, descriptor):
         limit, _ = getrlimit(RLIMIT_NOFILE)
         self.descriptor = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, min(FIRST_RESERVED, limit - 8))
         self.identity = self.identify()
+        close(descriptor)
 
     def identify(self):
         status = fstat(self.descriptor)
         return status.st_dev, status.st_ino
 
-    def write(self, data):
+    def tell(self, line):
+        """Returns whether that was possible. If not, the exit status alone tells."""
         try:
             # A program that closed all it could may since have opened a file of its own under this number.
-            if self.identify() == self.identity:
-                set_blocking(self.descriptor, True)
-                while data:
-                    data = data[write(self.descriptor, data) :]
+            return self.identify() == self.identity and write(self.descriptor, line) == len(line)
         except OSError:
-            pass  # Nobody listens. The exit status of the container says the rest.
+            return False
 
 
 def offer_font_cache():
@@ -102,6 +96,9 @@ def wait():
     requests.register(0, select.POLLIN)
     if requests.poll(GRACE_MS):
         return
+    # Packages look for settings in the working directory, which may hold what an earlier run left there.
+    workspace = os.getcwd()
+    os.chdir("/")
     gc.disable()
     for _ in preload.steps():
         if requests.poll(0):
@@ -109,19 +106,20 @@ def wait():
     # The collector need not walk what is loaded, neither now that it counts so many new objects nor in the program.
     gc.freeze()
     gc.enable()
+    os.chdir(workspace)
     requests.poll()
 
 
 def accept():
-    """Read the request; returns its token and its program."""
+    """Read the request and the source that follows it."""
     with open(0, "rb", closefd=False) as stdin:
         header = stdin.readline()
         if not header:
             _exit(0)  # The server has no use for this container any more.
         request, _ = make_scanner(JsonDefaults)(header.decode(), 0)
         source = stdin.read(request["bytes"])
-    del sys.modules["preload"], sys.modules["program"]
-    return request["token"].encode(), Program(source, request["args"], request["env"])
+    del sys.modules["preload"], sys.modules["program"], sys.modules["runner"]
+    return request, source
 
 
 class JsonDefaults:
@@ -132,30 +130,8 @@ class JsonDefaults:
     parse_float, parse_int, parse_constant = float, int, None
 
 
-def kill_others():
-    try:
-        kill(-1, SIGKILL)
-    except OSError:
-        pass  # There are none.
-
-
-def cpu_ms():
-    """Time spent by this process and the children it waited for."""
-    usages = getrusage(RUSAGE_SELF), getrusage(RUSAGE_CHILDREN)
-    return round(sum(usage.ru_utime + usage.ru_stime for usage in usages) * 1000)
-
-
-def memory_peak():
-    for path in MEMORY_PEAKS:
-        try:
-            descriptor = open_file(path, O_RDONLY)
-            digits = read(descriptor, 32)
-            close(descriptor)
-        except OSError:
-            continue
-        return int(digits)
-    # Of this process alone.
-    return getrusage(RUSAGE_SELF).ru_maxrss * 1024
-
-
-main()
+def usage():
+    """Milliseconds spent by this process and the children it waited for; its largest resident memory."""
+    own, children = getrusage(RUSAGE_SELF), getrusage(RUSAGE_CHILDREN)
+    seconds = own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+    return round(seconds * 1000), own.ru_maxrss * 1024

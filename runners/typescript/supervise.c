@@ -42,6 +42,22 @@ static long long microseconds(struct timeval time) {
   return time.tv_sec * 1000000LL + time.tv_usec;
 }
 
+/* How often the kernel killed a process of this container for want of memory: control groups v2, then v1. */
+static long long oom_kills(void) {
+  static const char *const counters[] = {"/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"};
+  for (size_t i = 0; i < sizeof counters / sizeof *counters; i++) {
+    FILE *file = fopen(counters[i], "re");
+    if (!file) continue;
+    char name[32];
+    long long count, kills = 0;
+    while (fscanf(file, "%31s %lld", name, &count) == 2)
+      if (strcmp(name, "oom_kill") == 0) kills = count;
+    fclose(file);
+    return kills;
+  }
+  return 0;
+}
+
 int main(int argc, char **argv) {
   int report[2], status;
   struct rusage usage;
@@ -61,15 +77,19 @@ int main(int argc, char **argv) {
     fail("start the program");
   }
   close(report[1]);
+  long long oom_kills_before = oom_kills();
 
   while (wait4(program, &status, 0, &usage) < 0)
     if (errno != EINTR) fail("wait");
 
-  if (WIFSIGNALED(status)) { /* no line: the engine must see the same signal */
+  int oom = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && oom_kills() > oom_kills_before;
+  if (WIFSIGNALED(status) && !oom) { /* no line: the engine must see the same signal */
     signal(WTERMSIG(status), SIG_DFL);
     kill(getpid(), WTERMSIG(status));
     _exit(128 + WTERMSIG(status));
   }
+
+  int exit_status = oom ? 128 + SIGKILL : WEXITSTATUS(status);
 
   /* Whatever it left running could still write behind the mark. */
   kill(-1, SIGKILL);
@@ -84,8 +104,8 @@ int main(int argc, char **argv) {
     write_all(STDOUT_FILENO, line, snprintf(line, sizeof line, "\x1e%s\n", token));
     /* ru_maxrss (KiB): the largest resident set of the program or of a child it waited for. */
     write_all(STDERR_FILENO, line,
-              snprintf(line, sizeof line, "\x1e%s {\"exit\":%d,\"cpuMs\":%lld,\"peakBytes\":%lld}\n", token,
-                       WEXITSTATUS(status), cpu / 1000, usage.ru_maxrss * 1024LL));
+              snprintf(line, sizeof line, "\x1e%s {\"exit\":%d%s,\"cpuMs\":%lld,\"peakBytes\":%lld}\n", token,
+                       exit_status, oom ? ",\"oom\":true" : "", cpu / 1000, usage.ru_maxrss * 1024LL));
   }
-  _exit(WEXITSTATUS(status));
+  _exit(exit_status);
 }

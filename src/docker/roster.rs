@@ -30,7 +30,7 @@ const REMOVE_LIMIT: Duration = Duration::from_secs(10);
 const REMOVE_TRIES: u32 = 3;
 
 /// Removals at one time: they are nobody's hurry, and the engine has runs to start.
-const REMOVALS_AT_ONCE: usize = 4;
+const REMOVALS_AT_ONCE: usize = 16;
 
 /// Answers to a removal that need no other: no such container, and a removal under way.
 const GONE_OR_GOING: [u16; 2] = [404, 409];

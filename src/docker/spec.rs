@@ -14,6 +14,9 @@ pub(super) const OWNER_LABEL: &str = "sandbox.owner";
 /// The longest period that the kernel takes (`kernel/sched/core.c`, `max_cfs_quota_period`).
 const CPU_PERIOD_MICROSECONDS: i64 = 1_000_000;
 
+/// Bytes of the largest file of a run whose workspace is full: runners write the program's source to one.
+const TIDYING_FILE: u64 = 1 << 20;
+
 /// What all containers of this server have in common.
 #[derive(Debug, Clone)]
 pub(super) struct Site {
@@ -88,7 +91,15 @@ pub(super) fn container(site: &Site, spec: &RunSpec) -> ContainerCreateBody {
                 ulimit("nofile", 4096),
                 // A core dump would write the program's whole memory into /data.
                 ulimit("core", 0),
-                ulimit("fsize", site.largest_file),
+                // One write must not fill the host's disk before anyone looks.
+                ulimit(
+                    "fsize",
+                    if spec.tidies_only {
+                        TIDYING_FILE
+                    } else {
+                        site.largest_file
+                    },
+                ),
             ]),
             // Reaps orphans and passes signals on, so that the program need not be a good PID 1.
             init: Some(true),
@@ -173,6 +184,7 @@ mod tests {
                 protocol: Protocol::Plain,
                 created: 0,
             },
+            tidies_only: false,
             data: DataDir::Workspace(WorkspaceHash::parse(&"ab".repeat(32)).unwrap()),
             owner: Owner::new(1000, 1000),
             network: network.map(str::to_owned),

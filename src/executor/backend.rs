@@ -85,6 +85,8 @@ pub struct RunSpec {
     pub network: Option<String>,
     /// What it may use.
     pub limits: RunLimits,
+    /// Whether it may write no file of any size, as its workspace is full already.
+    pub tidies_only: bool,
     /// Variables that the container is made with.
     pub environment: BTreeMap<String, String>,
 }

@@ -221,6 +221,15 @@ impl<P> Pool<P> {
         self.changed.notify_one();
     }
 
+    /// Lets a conversation's containers go.
+    pub(super) fn forget(&self, hash: &WorkspaceHash) {
+        let mut state = self.lock();
+        state.next.retain(|next| next.workspace.hash() != hash);
+        state
+            .wanted
+            .retain(|(workspace, _)| workspace.hash() != hash);
+    }
+
     /// What to prepare now: for conversations under way first, then spares of every language. Runners that
     /// failed wait, and keep no other one waiting.
     pub(super) fn next_job(&self, runners: &Runners) -> Option<Job> {

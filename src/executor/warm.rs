@@ -6,7 +6,7 @@
 use std::{convert::Infallible, time::Duration};
 
 use futures_util::StreamExt as _;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::{
     Backend, Executor, RunError, RunId, RunSpec,
@@ -20,6 +20,9 @@ use crate::{
 
 /// Time between two looks for idle and dead containers.
 const TIDY_PAUSE: Duration = Duration::from_secs(10);
+
+/// Time that a call waits for a container that is being prepared, before it makes its own.
+const ARRIVAL_LIMIT: Duration = Duration::from_secs(3);
 
 /// Time between two looks whether runs still wait for a place.
 const GIVE_WAY_PAUSE: Duration = Duration::from_millis(20);
@@ -55,7 +58,9 @@ impl<B: Backend> Executor<B> {
     ) -> Result<Option<Place<B::Prepared>>, WorkspaceError> {
         let hash = self.workspaces.hash(conversation);
         while let Some((waiting, workspace)) = self.pool.take_next(&hash, runner) {
-            if let Some(place) = self.alive(waiting, workspace).await {
+            if workspace.is_there().await
+                && let Some(place) = self.alive(waiting, workspace).await
+            {
                 return Ok(Some(place));
             }
         }
@@ -76,7 +81,7 @@ impl<B: Backend> Executor<B> {
         }
         while let Some((mut waiting, dir)) = self.pool.take_spare(runner) {
             // The directory must keep its name until the container has it mounted.
-            if !waiting.arrives().await {
+            if timeout(ARRIVAL_LIMIT, waiting.arrives()).await != Ok(true) {
                 continue;
             }
             match self.workspaces.adopt(conversation, dir).await {
@@ -101,10 +106,9 @@ impl<B: Backend> Executor<B> {
     ) -> Result<Place<B::Prepared>, RunError> {
         let workspace = self.workspaces.open(conversation).await?;
         let run_id = RunId::random();
-        let container = self
-            .backend
-            .prepare(spec(run_id, workspace.data_dir()))
-            .await?;
+        let mut spec = spec(run_id, workspace.data_dir());
+        spec.tidies_only = workspace.allowance().await?.for_tidying;
+        let container = self.backend.prepare(spec).await?;
         Ok(Place {
             run_id,
             workspace,
@@ -118,7 +122,7 @@ impl<B: Backend> Executor<B> {
         workspace: Workspace,
     ) -> Option<Place<B::Prepared>> {
         let run_id = waiting.run_id;
-        let mut container = waiting.container().await?;
+        let mut container = timeout(ARRIVAL_LIMIT, waiting.container()).await.ok()??;
         self.backend.is_alive(&mut container).then_some(Place {
             run_id,
             workspace,

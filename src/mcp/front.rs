@@ -38,6 +38,9 @@ const ENVELOPE_BYTES: usize = 256 << 10;
 /// Longest pause within a request's body.
 const BODY_PAUSE: Duration = Duration::from_secs(15);
 
+/// Longest time for a request's body: the largest upload over a slow line.
+const BODY_LIMIT: Duration = Duration::from_secs(300);
+
 /// Session id header, from revision 2025-03-26 to 2025-11-25.
 const SESSION_HEADER: &str = "mcp-session-id";
 
@@ -133,9 +136,17 @@ impl Front {
     }
 
     async fn post(&self, mut parts: Parts, body: Body) -> Response {
-        let body = match self.read(body).await {
-            Ok(body) => body,
-            Err(refusal) => return refusal,
+        let body = match timeout(BODY_LIMIT, self.read(body)).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(refusal)) => return refusal,
+            Err(_) => {
+                return refuse(
+                    StatusCode::REQUEST_TIMEOUT,
+                    -32700,
+                    "the request took too long",
+                    &Value::Null,
+                );
+            }
         };
         let message = match Message::parse(&body) {
             Ok(message) => message,

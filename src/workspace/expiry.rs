@@ -11,7 +11,7 @@ use cap_std::fs::{Dir, MetadataExt as _};
 use super::{WorkspaceHash, lease::Leases, remove::remove_dir};
 
 /// Where workspaces go first, in one step; what a crash leaves there is deleted the next time.
-const TRASH: &str = ".trash";
+pub(super) const TRASH: &str = ".trash";
 
 /// Marks a workspace as used now.
 ///

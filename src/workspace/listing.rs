@@ -12,6 +12,9 @@ use super::{
 /// Files read at the most: what user code piles up beyond it must not hold the server's memory.
 const MAX_FILES: usize = 10_000;
 
+/// Bytes of all names together, for the same reason.
+const MAX_NAME_BYTES: usize = 2 << 20;
+
 /// The server's own directories at the top of a workspace: not the conversation's files.
 const HIDDEN: [&[u8]; 3] = [b".packages", b".runs", b".warm"];
 
@@ -43,15 +46,17 @@ struct Seen {
 
 impl Listing {
     pub(super) fn of(dir: &Dir) -> io::Result<Self> {
-        let mut files = BTreeMap::new();
+        let (mut files, mut name_bytes) = (BTreeMap::new(), 0);
         let _cut_off = walk(dir, &mut |entry| {
             if HIDDEN.contains(&entry.path.as_bytes()) {
                 return ControlFlow::Continue(Enter::No);
             }
-            if entry.metadata.is_file() {
+            // One that is too long to be asked for is of no use to anyone.
+            if entry.metadata.is_file() && entry.path.is_short_enough() {
+                name_bytes += entry.path.as_bytes().len();
                 files.insert(entry.path.clone(), Seen::from(entry.metadata));
             }
-            if files.len() < MAX_FILES {
+            if files.len() < MAX_FILES && name_bytes < MAX_NAME_BYTES {
                 ControlFlow::Continue(Enter::Yes)
             } else {
                 ControlFlow::Break(())
@@ -62,19 +67,23 @@ impl Listing {
 
     /// All files, sorted by name.
     pub fn entries(&self) -> impl Iterator<Item = FileEntry> {
-        self.files.iter().map(|(path, seen)| FileEntry {
-            path: path.clone(),
-            size: seen.size,
-            modified: seen.modified,
-        })
+        self.files.iter().map(entry)
     }
 
     /// The files that are not in `earlier`, or not as they were then, sorted by name.
-    pub fn new_since<'a>(&'a self, earlier: &'a Self) -> impl Iterator<Item = &'a FilePath> {
+    pub fn new_since(&self, earlier: &Self) -> impl Iterator<Item = FileEntry> {
         self.files
             .iter()
             .filter(|(path, seen)| earlier.files.get(*path) != Some(*seen))
-            .map(|(path, _)| path)
+            .map(entry)
+    }
+}
+
+fn entry((path, seen): (&FilePath, &Seen)) -> FileEntry {
+    FileEntry {
+        path: path.clone(),
+        size: seen.size,
+        modified: seen.modified,
     }
 }
 
@@ -150,7 +159,10 @@ mod tests {
         fs::write(root.join("new"), "1").unwrap();
         fs::rename(root.join("new"), root.join("replaced")).unwrap();
         let now = Listing::of(&dir).unwrap();
-        let new: Vec<_> = now.new_since(&earlier).map(FilePath::display).collect();
+        let new: Vec<_> = now
+            .new_since(&earlier)
+            .map(|entry| entry.path.display())
+            .collect();
         assert_eq!(new, ["changed", "replaced"]);
     }
 }

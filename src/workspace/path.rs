@@ -14,6 +14,9 @@ const MAX_SEGMENT_BYTES: usize = 255;
 /// Longest path a caller may name, in bytes: a quarter of `PATH_MAX`, room for the rest of it.
 const MAX_BYTES: usize = 1024;
 
+/// Most segments of a path a caller may name: well within what a walk enters.
+const MAX_DEPTH: usize = 32;
+
 /// A relative path of plain segments: no `.`, no `..`, none empty. Any bytes but NUL and `/`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FilePath(OsString);
@@ -33,6 +36,9 @@ impl FilePath {
         }
         if bytes.contains(&0) {
             return invalid("a file name must not contain NUL");
+        }
+        if bytes.split(|byte| *byte == b'/').count() > MAX_DEPTH {
+            return invalid("a file name must not have more than 32 segments");
         }
         for segment in bytes.split(|byte| *byte == b'/') {
             match segment {
@@ -69,6 +75,11 @@ impl FilePath {
         path.push("/");
         path.push(name);
         Self(path)
+    }
+
+    /// Whether a caller could name it.
+    pub(super) fn is_short_enough(&self) -> bool {
+        self.0.len() <= MAX_BYTES
     }
 
     /// For the file system.

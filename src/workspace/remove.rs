@@ -4,7 +4,10 @@ use std::{ffi::OsStr, io, ops::ControlFlow};
 
 use cap_std::fs::{Dir, FileTypeExt as _};
 
-use super::walk::{Enter, walk};
+use super::{
+    expiry::TRASH,
+    walk::{Enter, walk},
+};
 
 /// Deletes the directory `name` of `trash` and all in it.
 ///
@@ -36,16 +39,38 @@ pub(super) fn remove_dir(trash: &Dir, name: &OsStr) -> io::Result<()> {
         .try_for_each(|place| remove_dir(trash, OsStr::new(place)))
 }
 
-/// Deletes what is neither file, directory nor link: nobody can use it once its run has ended.
-pub(super) fn remove_special_files(dir: &Dir) -> io::Result<()> {
+/// Deletes what is neither file, directory nor link, and directories too deep to be looked into: nobody
+/// can use the former once its run has ended, and the latter would hide from the quota.
+///
+/// What is deep goes through the trash of `root`, the directory of all workspaces.
+pub(super) fn tidy(dir: &Dir, root: &Dir) -> io::Result<()> {
+    let mut deep = Vec::new();
     let _all = walk(dir, &mut |entry| {
         let kind = entry.metadata.file_type();
         if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device() {
             let _deleted = entry.dir.remove_file(entry.name);
+        } else if entry.too_deep {
+            let place = uuid::Uuid::new_v4().simple().to_string();
+            if root
+                .create_dir_all(TRASH)
+                .and_then(|()| {
+                    entry
+                        .dir
+                        .rename(entry.name, root, format!("{TRASH}/{place}"))
+                })
+                .is_ok()
+            {
+                deep.push(place);
+            }
         }
         ControlFlow::Continue(Enter::Yes)
     })?;
-    Ok(())
+    if deep.is_empty() {
+        return Ok(());
+    }
+    let trash = root.open_dir(TRASH)?;
+    deep.iter()
+        .try_for_each(|place| remove_dir(&trash, OsStr::new(place)))
 }
 
 #[cfg(test)]
@@ -70,6 +95,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_too_deep_to_count_goes() {
+        let (workspace, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::create_dir_all(workspace.path().join("d/".repeat(200))).unwrap();
+        fs::write(workspace.path().join("d/d/kept"), "x").unwrap();
+        let open = |directory: &tempfile::TempDir| {
+            Dir::open_ambient_dir(directory.path(), ambient_authority()).unwrap()
+        };
+        tidy(&open(&workspace), &open(&root)).unwrap();
+        assert!(
+            !super::super::DiskUsage::of(&open(&workspace), super::super::DiskUsage::UNLIMITED)
+                .unwrap()
+                .too_deep
+        );
+        assert!(fs::exists(workspace.path().join("d/d/kept")).unwrap());
+        assert_eq!(fs::read_dir(root.path().join(TRASH)).unwrap().count(), 0);
+    }
+
+    #[test]
     fn special_files_go_and_the_rest_stays() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path();
@@ -85,7 +128,7 @@ mod tests {
         )
         .unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(root.join("socket")).unwrap();
-        remove_special_files(&dir).unwrap();
+        tidy(&dir, &dir).unwrap();
         assert_eq!(fs::read_dir(root.join("sub")).unwrap().count(), 1);
         assert_eq!(fs::read_dir(root).unwrap().count(), 1);
     }

@@ -16,32 +16,31 @@ pub struct DiskUsage {
     pub bytes: u64,
     /// Names of any kind: each takes an inode, which file systems have fewer of than blocks.
     pub files: u64,
+    /// Whether there are directories too deep to be counted.
+    pub too_deep: bool,
 }
 
 impl DiskUsage {
+    /// At most so much.
+    pub const fn at_most(bytes: u64, files: u64) -> Self {
+        Self {
+            bytes,
+            files,
+            too_deep: false,
+        }
+    }
+
     /// No limit at all.
-    pub(super) const UNLIMITED: Self = Self {
-        bytes: u64::MAX,
-        files: u64::MAX,
-    };
+    pub(super) const UNLIMITED: Self = Self::at_most(u64::MAX, u64::MAX);
 
     /// Whether this is more than `limit` in either way.
     pub fn exceeds(self, limit: Self) -> bool {
-        self.bytes > limit.bytes || self.files > limit.files
-    }
-
-    /// The larger of both, each way.
-    #[must_use]
-    pub fn max(self, other: Self) -> Self {
-        Self {
-            bytes: self.bytes.max(other.bytes),
-            files: self.files.max(other.files),
-        }
+        self.bytes > limit.bytes || self.files > limit.files || self.too_deep
     }
 
     /// Measures `dir`. Stops counting where `limit` is exceeded: the rest changes nothing.
     pub(super) fn of(dir: &Dir, limit: Self) -> io::Result<Self> {
-        let mut usage = Self { bytes: 0, files: 0 };
+        let mut usage = Self::at_most(0, 0);
         let _exceeded = walk(dir, &mut |entry| {
             usage.files += 1;
             // Of a file with several names, each stands for a part.
@@ -49,8 +48,8 @@ impl DiskUsage {
             let share = if entry.metadata.is_dir() { 1 } else { names };
             usage.bytes += entry.metadata.blocks() * BLOCK_BYTES / share;
             if entry.too_deep {
-                // What is below cannot be counted, so it counts as everything.
-                usage.files = u64::MAX;
+                // What is below cannot be counted: whatever the limit is, this is more.
+                usage.too_deep = true;
             }
             if usage.exceeds(limit) {
                 ControlFlow::Break(())
@@ -96,10 +95,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir_all(directory.path().join("d/".repeat(100))).unwrap();
         let dir = Dir::open_ambient_dir(directory.path(), ambient_authority()).unwrap();
-        let limit = DiskUsage {
-            bytes: 1 << 40,
-            files: 1 << 40,
-        };
+        let limit = DiskUsage::at_most(1 << 40, 1 << 40);
         assert!(DiskUsage::of(&dir, limit).unwrap().exceeds(limit));
     }
 }

@@ -1,9 +1,12 @@
 //! Walk: visits everything in a directory that user code owns.
 
-use std::{ffi::OsStr, io, ops::ControlFlow};
+use std::{ffi::OsStr, io, ops::ControlFlow, os::fd::AsRawFd as _};
 
 use cap_std::fs::{Dir, Metadata};
-use rustix::fs::{Mode, OFlags};
+use rustix::{
+    fs::{Mode, OFlags, chmod, openat},
+    io::Errno,
+};
 
 use super::FilePath;
 
@@ -82,12 +85,60 @@ fn walk_below(
 
 /// Opens the directory `name`. User code may have closed it to its owner, who the server may be.
 fn enter_dir(dir: &Dir, name: &OsStr) -> io::Result<Dir> {
-    // A link may have taken the directory's place since it was looked at.
+    // A link may have taken the directory's place since it was looked at: NOFOLLOW refuses it.
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let open = || rustix::fs::openat(dir, name, flags, Mode::empty());
-    let handle = open().or_else(|_| {
-        rustix::fs::chmodat(dir, name, Mode::RWXU, rustix::fs::AtFlags::empty())?;
-        open()
-    })?;
+    let handle = match openat(dir, name, flags, Mode::empty()) {
+        Err(Errno::ACCESS) => {
+            // Never by name: only what was opened is known to be a directory of the workspace.
+            let closed = openat(dir, name, flags | OFlags::PATH, Mode::empty())?;
+            chmod(format!("/proc/self/fd/{}", closed.as_raw_fd()), Mode::RWXU)?;
+            openat(&closed, ".", flags, Mode::empty())?
+        }
+        opened => opened?,
+    };
     Ok(Dir::from_std_file(handle.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        os::unix::fs::{PermissionsExt as _, symlink},
+        sync::atomic::{AtomicBool, Ordering},
+        thread,
+    };
+
+    use cap_std::ambient_authority;
+    use rustix::fs::{RenameFlags, renameat_with};
+
+    use super::*;
+
+    #[test]
+    fn a_directory_swapped_for_a_link_leads_to_no_change_elsewhere() {
+        let (outside, inside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let victim = outside.path().join("victim");
+        fs::create_dir(&victim).unwrap();
+        fs::set_permissions(&victim, fs::Permissions::from_mode(0o750)).unwrap();
+        fs::create_dir(inside.path().join("a")).unwrap();
+        symlink(&victim, inside.path().join("b")).unwrap();
+        let dir = Dir::open_ambient_dir(inside.path(), ambient_authority()).unwrap();
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    renameat_with(&dir, "a", &dir, "b", RenameFlags::EXCHANGE).unwrap();
+                }
+            });
+            for _ in 0..20_000 {
+                let _walked = walk(&dir, &mut |_| ControlFlow::Continue(Enter::Yes)).unwrap();
+                // What the walk does where it may not enter.
+                let _entered = enter_dir(&dir, OsStr::new("a"));
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(
+            fs::metadata(&victim).unwrap().permissions().mode() & 0o777,
+            0o750
+        );
+    }
 }

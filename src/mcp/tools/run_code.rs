@@ -11,7 +11,6 @@ use crate::{
     executor::{Captured, RunReport, RunRequest, Status},
     mcp::reply::{File, rfc3339},
     sandbox::Sandbox,
-    workspace::FileEntry,
 };
 
 /// Files listed in a result; more would drown the output.
@@ -138,15 +137,10 @@ pub(super) async fn call(sandbox: &Sandbox, mut call: Call) -> Result<Reply, Ref
     };
     let report = sandbox.executor.run(request, call.cancel).await?;
 
-    let new_files: Vec<FileEntry> = report
-        .files
-        .entries()
-        .filter(|file| report.new_files.contains(&file.path))
-        .take(MAX_FILES)
-        .collect();
+    let shown = &report.new_files[..report.new_files.len().min(MAX_FILES)];
     let result = RunResult::new(sandbox, conversation.as_str(), &report);
     Ok(Reply::new(&result)
-        .attach(sandbox, &report.workspace, &new_files)
+        .attach(sandbox, &report.workspace, shown)
         .await)
 }
 
@@ -204,7 +198,7 @@ impl RunResult {
                 .new_files
                 .iter()
                 .take(MAX_FILES)
-                .map(crate::workspace::FilePath::display)
+                .map(|file| file.path.display())
                 .collect(),
             conversation_id: conversation.to_owned(),
             run_id: report.run_id.to_string(),
