@@ -53,7 +53,7 @@
 //! | A body of 1 GB | `service::a_body_of_a_gigabyte…` |
 //! | Slow headers and bodies | `service::clients_that_never_finish…` |
 //! | JSON 100,000 deep, batches, huge ids | `service::deep_huge_and_odd_requests…`, `mcp::what_is_no_request…` |
-//! | A caller that vanishes in mid-run | `service::a_program_whose_caller_vanished…`, `shutdown::a_client_that_goes_away…` |
+//! | A caller that vanishes or cancels in mid-run | `mcp::a_cancelled_call…`, `service::a_program_whose_caller_vanished…`, `shutdown::a_client_that_goes_away…` |
 //! | `kill -9` of the server in mid-run, beside another server | `service::a_server_killed_in_mid_run…` |
 //! | An engine that stops, returns, is slow or hangs; an image that is missing | `service::an_engine_that_stops…`, `service::an_engine_that_hangs…`, `runners::an_image_without_labels…` |
 //! | Very many calls at once, in one conversation and in many | `service::many_calls_at_once…`, `service::many_conversations_at_once…` |

@@ -1,8 +1,13 @@
 //! MCP: plain clients, clients with a session, and what is no request.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
-use crate::server::{TOKEN, TestServer};
+use crate::{
+    engine::{containers_of, docker},
+    server::{TOKEN, TestServer},
+};
 
 #[tokio::test]
 async fn plain_curl_needs_neither_accept_nor_initialize_nor_session() {
@@ -29,38 +34,70 @@ async fn plain_curl_needs_neither_accept_nor_initialize_nor_session() {
     }
 }
 
-#[tokio::test]
-async fn a_session_is_opened_used_and_closed() {
-    let server = TestServer::start().await;
-    let client = reqwest::Client::new();
-    let url = format!("{}/mcp", server.base_url());
-    let post = |session: Option<&str>, body: Value| {
-        let mut request = client
-            .post(&url)
+/// A client that keeps a session.
+struct Session {
+    client: reqwest::Client,
+    url: String,
+    id: String,
+}
+
+impl Session {
+    /// Opens one, and returns it with the server's answer.
+    async fn open(server: &TestServer) -> (Self, Value) {
+        let mut session = Self {
+            client: reqwest::Client::new(),
+            url: format!("{}/mcp", server.base_url()),
+            id: String::new(),
+        };
+        let parameters = json!({
+            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "test", "version": "0" },
+        });
+        let opened = session.post(&request(0, "initialize", &parameters)).await;
+        assert_eq!(opened.headers()["content-type"], "text/event-stream");
+        session.id = opened.headers()["mcp-session-id"]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        let hello = last_event(&opened.text().await.unwrap());
+        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        assert_eq!(session.post(&initialized).await.status(), 202);
+        (session, hello)
+    }
+
+    async fn post(&self, body: &Value) -> reqwest::Response {
+        let mut request = self
+            .client
+            .post(&self.url)
             .bearer_auth(TOKEN)
             .header("content-type", "application/json")
             .header("accept", "application/json, text/event-stream")
             .body(body.to_string());
-        if let Some(session) = session {
+        if !self.id.is_empty() {
             request = request
-                .header("mcp-session-id", session)
+                .header("mcp-session-id", &self.id)
                 .header("mcp-protocol-version", "2025-06-18");
         }
-        async { request.send().await.unwrap() }
-    };
-    let opened = post(None, json!({
-        "jsonrpc": "2.0", "id": 0, "method": "initialize",
-        "params": {
-            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "test", "version": "0" },
-        },
-    }))
-    .await;
-    assert_eq!(opened.headers()["content-type"], "text/event-stream");
-    let session = opened.headers()["mcp-session-id"]
-        .to_str()
-        .unwrap()
-        .to_owned();
-    let hello = last_event(&opened.text().await.unwrap());
+        request.send().await.unwrap()
+    }
+}
+
+fn request(id: u32, method: &str, parameters: &Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": parameters })
+}
+
+fn run_bash(id: u32, code: &str) -> Value {
+    let arguments = json!({ "language": "bash", "code": code });
+    request(
+        id,
+        "tools/call",
+        &json!({ "name": "run_code", "arguments": arguments }),
+    )
+}
+
+#[tokio::test]
+async fn a_session_is_opened_used_and_closed() {
+    let server = TestServer::start().await;
+    let (session, hello) = Session::open(&server).await;
     assert_eq!(hello["result"]["serverInfo"]["name"], "mcp-code-sandbox");
     assert!(
         hello["result"]["instructions"]
@@ -69,34 +106,56 @@ async fn a_session_is_opened_used_and_closed() {
             .contains("/data")
     );
 
-    let accepted = post(
-        Some(&session),
-        json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
-    )
-    .await;
-    assert_eq!(accepted.status(), 202);
-    let run = post(Some(&session), json!({
-        "jsonrpc": "2.0", "id": 1, "method": "tools/call",
-        "params": { "name": "run_code", "arguments": { "language": "bash", "code": "echo in session" } },
-    }))
-    .await;
+    let run = session.post(&run_bash(1, "echo in session")).await;
     let run = last_event(&run.text().await.unwrap());
     assert_eq!(run["result"]["structuredContent"]["output"], "in session\n");
 
-    let closed = client
-        .delete(&url)
+    let close = session
+        .client
+        .delete(&session.url)
         .bearer_auth(TOKEN)
-        .header("mcp-session-id", &session)
-        .send()
-        .await
-        .unwrap();
-    assert!(closed.status().is_success());
-    let stale = post(
-        Some(&session),
-        json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" }),
-    )
-    .await;
+        .header("mcp-session-id", &session.id);
+    assert!(close.send().await.unwrap().status().is_success());
+    let stale = session.post(&request(2, "tools/list", &json!({}))).await;
     assert_eq!(stale.status(), 404);
+    let stale: Value = stale.json().await.unwrap();
+    assert_eq!(stale["error"]["code"], -32001, "{stale}");
+}
+
+#[tokio::test]
+async fn a_cancelled_call_of_a_session_ends_its_container_within_a_second() {
+    let server = TestServer::start().await;
+    let instance = server.instance();
+    let (session, _) = Session::open(&server).await;
+    let _call = session.post(&run_bash(7, "sleep 60")).await;
+    let asked = Instant::now();
+    while containers_of(&instance).is_empty() {
+        assert!(
+            asked.elapsed() < Duration::from_secs(10),
+            "no container was made"
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // Until the program runs.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });
+    assert_eq!(session.post(&cancel).await.status(), 202);
+    let cancelled = Instant::now();
+    let running = || {
+        docker(&[
+            "ps",
+            "--quiet",
+            "--filter",
+            &format!("label=sandbox.owner={instance}"),
+        ])
+    };
+    while !running().is_empty() {
+        assert!(
+            cancelled.elapsed() < Duration::from_secs(2),
+            "the container still runs"
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 fn last_event(stream: &str) -> Value {
