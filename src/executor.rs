@@ -8,145 +8,35 @@ mod backend;
 mod hint;
 mod output;
 mod pool;
+mod report;
+mod request;
 mod warm;
 
 use std::{
     collections::BTreeMap,
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use tokio::sync::RwLock;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
 
 use self::{
-    admission::{Admission, Busy, Permit},
+    admission::{Admission, Permit},
     pool::Pool,
     warm::Place,
 };
 pub use self::{
     backend::{Backend, BackendError, Ending, Exit, RunId, RunInput, RunSpec, Usage},
     output::{Captured, Output},
+    report::{RunReport, Status},
+    request::{RunError, RunRequest},
 };
 use crate::{
     config::{Config, NetworkPolicy, RunLimits},
-    conversation::ConversationId,
     runner::{Protocol, Runner, Runners},
-    workspace::{Allowance, DataDir, FileEntry, Listing, Workspace, WorkspaceError, Workspaces},
+    workspace::{Allowance, DataDir, Listing, Workspace, Workspaces},
 };
-
-/// One run, as a caller asked for it.
-#[derive(Debug)]
-pub struct RunRequest {
-    /// Whose files it works on.
-    pub conversation: ConversationId,
-    /// Name or alias of a language.
-    pub language: String,
-    /// The program.
-    pub code: String,
-    /// Whether it asks for the network.
-    pub network: bool,
-    /// Its environment, besides the runner's own.
-    pub environment: BTreeMap<String, String>,
-    /// Its time limit; `None` for the default one.
-    pub timeout: Option<Duration>,
-}
-
-/// How a run ended. A failing program is an outcome, never an error of ours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
-    /// It exited with 0.
-    Ok,
-    /// It exited with something else.
-    Error,
-    /// Its time was up.
-    Timeout,
-    /// It needed more memory than it had.
-    OutOfMemory,
-    /// A signal ended it.
-    Killed,
-    /// Its files took too much room.
-    DiskQuota,
-    /// The caller cancelled it or went away.
-    Cancelled,
-}
-
-/// A run that took place.
-#[derive(Debug)]
-pub struct RunReport {
-    /// The run's name in logs and on its container.
-    pub run_id: RunId,
-    /// Language that ran, by its own name.
-    pub language: String,
-    /// How it ended.
-    pub status: Status,
-    /// The program's own exit code; `None` where it never exited.
-    pub exit_code: Option<i32>,
-    /// What it wrote to standard output.
-    pub stdout: Captured,
-    /// What it wrote to standard error.
-    pub stderr: Captured,
-    /// From taking the code to its end.
-    pub duration: Duration,
-    /// What it used, as far as anyone could tell.
-    pub usage: Option<Usage>,
-    /// The next step, where it failed and one is known.
-    pub hint: Option<String>,
-    /// When its files are deleted if nobody uses them before.
-    pub expires_at: Option<SystemTime>,
-    /// Where its files are.
-    pub workspace: Workspace,
-    /// All files after the run.
-    pub files: Listing,
-    /// The files that it made or changed.
-    pub new_files: Vec<FileEntry>,
-}
-
-/// Why a run did not take place.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// No runner has that language.
-    #[error("there is no runner for the language {asked:?}; known: {known}")]
-    UnknownLanguage {
-        /// What was asked for.
-        asked: String,
-        /// What there is, with aliases.
-        known: String,
-    },
-    /// The code is longer than `MAX_CODE_BYTES`.
-    #[error("the code is {bytes} bytes long; the limit is {limit}")]
-    CodeTooLarge {
-        /// Its length.
-        bytes: usize,
-        /// The limit.
-        limit: usize,
-    },
-    /// The time limit asked for is longer than `RUN_TIMEOUT_MAX_SECONDS`.
-    #[error("timeoutSeconds must be at most {}", .limit.as_secs())]
-    TimeoutTooLong {
-        /// The limit.
-        limit: Duration,
-    },
-    /// There are too many runs.
-    #[error("there are too many runs; try again in {} s", .retry_after.as_secs())]
-    Busy {
-        /// When to try again.
-        retry_after: Duration,
-    },
-    /// The caller went away, or the server is shutting down, before it started.
-    #[error("the run was given up before it started")]
-    NotStarted,
-    /// The operator allows no network.
-    #[error("this server does not allow runs to use the network")]
-    NetworkNotAllowed,
-    /// The workspace could not be used.
-    #[error(transparent)]
-    Workspace(#[from] WorkspaceError),
-    /// The backend could not run it.
-    #[error(transparent)]
-    Backend(#[from] BackendError),
-}
 
 /// Runs code. See the module's words.
 #[derive(Debug)]
@@ -192,12 +82,13 @@ impl<B: Backend> Executor<B> {
         request: RunRequest,
         cancel: CancellationToken,
     ) -> Result<RunReport, RunError> {
+        self.check_code(&request.code)?;
         let timeout = self.allowed_timeout(&request)?;
         let network = self.allowed_network(&request)?;
         let runners = self.runners_with(&request.language).await?;
         let runner = runners
             .find(&request.language)
-            .ok_or_else(|| unknown(&request.language, &runners))?;
+            .ok_or_else(|| RunError::unknown_language(&request.language, &runners))?;
 
         let mut environment = self.pass_through_env.clone();
         environment.extend(request.environment.clone());
@@ -381,13 +272,17 @@ impl<B: Backend> Executor<B> {
         self.backend.stop().await;
     }
 
-    fn allowed_timeout(&self, request: &RunRequest) -> Result<Duration, RunError> {
-        if request.code.len() > self.max_code_bytes {
+    fn check_code(&self, code: &str) -> Result<(), RunError> {
+        if code.len() > self.max_code_bytes {
             return Err(RunError::CodeTooLarge {
-                bytes: request.code.len(),
+                bytes: code.len(),
                 limit: self.max_code_bytes,
             });
         }
+        Ok(())
+    }
+
+    fn allowed_timeout(&self, request: &RunRequest) -> Result<Duration, RunError> {
         match request.timeout {
             None => Ok(self.limits.timeout),
             Some(timeout) if timeout <= self.limits.timeout_max => Ok(timeout),
@@ -430,67 +325,4 @@ async fn after_the_run(workspace: &Workspace) -> Listing {
         tracing::error!(%error, "files could not be listed after a run");
         Listing::default()
     })
-}
-
-fn unknown(language: &str, runners: &Runners) -> RunError {
-    let names = runners
-        .languages()
-        .into_iter()
-        .map(|(language, aliases)| match aliases {
-            [] => language.to_owned(),
-            _ => format!("{language} ({})", aliases.join(", ")),
-        });
-    RunError::UnknownLanguage {
-        asked: language.chars().take(64).collect(),
-        known: names.collect::<Vec<_>>().join(", "),
-    }
-}
-
-impl From<Busy> for RunError {
-    fn from(busy: Busy) -> Self {
-        Self::Busy {
-            retry_after: busy.retry_after,
-        }
-    }
-}
-
-impl From<Ending> for Status {
-    fn from(ending: Ending) -> Self {
-        match ending {
-            Ending::Exited(0) => Self::Ok,
-            Ending::Exited(_) => Self::Error,
-            Ending::Signalled => Self::Killed,
-            Ending::OutOfMemory => Self::OutOfMemory,
-            Ending::TimedOut => Self::Timeout,
-            Ending::Stopped => Self::Cancelled,
-        }
-    }
-}
-
-impl Status {
-    /// Its name in results, logs and metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Error => "error",
-            Self::Timeout => "timeout",
-            Self::OutOfMemory => "oom",
-            Self::Killed => "killed",
-            Self::DiskQuota => "disk_quota",
-            Self::Cancelled => "cancelled",
-        }
-    }
-}
-
-impl RunReport {
-    fn log(&self) {
-        info!(
-            run_id = %self.run_id,
-            workspace = self.workspace.hash().short(),
-            language = self.language,
-            status = self.status.as_str(),
-            duration_ms = self.duration.as_millis(),
-            "run ended"
-        );
-    }
 }

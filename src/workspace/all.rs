@@ -1,0 +1,210 @@
+//! All: the workspaces of this server, in `SANDBOX_ROOT`.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::SystemTime,
+};
+
+use cap_std::{
+    ambient_authority,
+    fs::{Dir, DirBuilder, DirBuilderExt as _},
+};
+use secrecy::SecretString;
+
+use super::{
+    Owner, SpareDir, Workspace, WorkspaceError, WorkspaceHash, blocking, expiry, free_bytes,
+    lease::Leases,
+};
+use crate::{config::DiskLimits, conversation::ConversationId};
+
+/// All workspaces of this server.
+#[derive(Debug)]
+pub struct Workspaces {
+    root: Arc<Dir>,
+    root_path: PathBuf,
+    secret: SecretString,
+    owner: Owner,
+    limits: DiskLimits,
+    leases: Arc<Leases>,
+}
+
+impl Workspaces {
+    /// Opens `root`, making it if needed.
+    ///
+    /// # Errors
+    /// When it cannot be made, opened or written to.
+    pub fn open_root(root: &Path, secret: SecretString, limits: DiskLimits) -> io::Result<Self> {
+        // Others on the host need not see which conversations there are.
+        std::os::unix::fs::DirBuilderExt::mode(&mut fs::DirBuilder::new(), 0o711)
+            .recursive(true)
+            .create(root)?;
+        let root_path = root.canonicalize()?;
+        let dir = Dir::open_ambient_dir(&root_path, ambient_authority())?;
+        SpareDir::remove_all(&dir)?;
+        Ok(Self {
+            root: Arc::new(dir),
+            root_path,
+            secret,
+            owner: Owner::of_this_process(),
+            limits,
+            leases: Arc::default(),
+        })
+    }
+
+    /// Absolute path of the directory that holds the workspaces.
+    pub fn root_path(&self) -> &Path {
+        &self.root_path
+    }
+
+    /// The user that runs must run as to own what they write.
+    pub fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// Name of the conversation's workspace, which need not exist.
+    pub fn hash(&self, conversation: &ConversationId) -> WorkspaceHash {
+        WorkspaceHash::of(conversation, &self.secret)
+    }
+
+    /// The conversation's workspace, made if it does not exist, and marked as used.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::DiskFull`], or when the directory cannot be made or opened.
+    pub async fn open(&self, conversation: &ConversationId) -> Result<Workspace, WorkspaceError> {
+        let (root, hash, owner, limits) = (
+            Arc::clone(&self.root),
+            self.hash(conversation),
+            self.owner,
+            self.limits,
+        );
+        // Before the directory is looked at, so that it is not taken away in between.
+        let lease = self.leases.take(hash.clone());
+        blocking(move || {
+            if free_bytes(&root)? < limits.min_free {
+                return Err(WorkspaceError::DiskFull);
+            }
+            match root.create_dir_with(hash.as_str(), DirBuilder::new().mode(0o700)) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error.into()),
+            }
+            // Also when it existed: another call may have made it and not yet handed it over.
+            owner.take(&root, hash.as_str())?;
+            let dir = root.open_dir(hash.as_str())?;
+            expiry::mark_used(&dir)?;
+            Ok(Workspace {
+                hash,
+                root: Arc::clone(&root),
+                dir: Arc::new(dir),
+                owner,
+                limits,
+                _lease: Arc::new(lease),
+            })
+        })
+        .await
+    }
+
+    /// Whether the conversation has a workspace.
+    pub async fn exists(&self, conversation: &ConversationId) -> bool {
+        let (root, hash) = (Arc::clone(&self.root), self.hash(conversation));
+        blocking(move || Ok(root.symlink_metadata(hash.as_str()).is_ok()))
+            .await
+            .unwrap_or(false)
+    }
+
+    /// A directory that can become a workspace.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub async fn create_spare(&self) -> Result<SpareDir, WorkspaceError> {
+        let (root, owner) = (Arc::clone(&self.root), self.owner);
+        blocking(move || Ok(SpareDir::create(root, owner)?)).await
+    }
+
+    /// Makes `spare` the workspace of `conversation`, or gives it back where that has one already.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::NotFound`] where the spare is gone, [`WorkspaceError::DiskFull`], or when the disk
+    /// fails.
+    pub async fn adopt(
+        &self,
+        conversation: &ConversationId,
+        spare: SpareDir,
+    ) -> Result<Result<Workspace, SpareDir>, WorkspaceError> {
+        let (root, hash, owner, limits) = (
+            Arc::clone(&self.root),
+            self.hash(conversation),
+            self.owner,
+            self.limits,
+        );
+        let lease = self.leases.take(hash.clone());
+        blocking(move || {
+            if free_bytes(&root)? < limits.min_free {
+                return Err(WorkspaceError::DiskFull);
+            }
+            match spare.become_workspace(&hash) {
+                Ok(()) => {
+                    let dir = root.open_dir(hash.as_str())?;
+                    Ok(Ok(Workspace {
+                        hash,
+                        root: Arc::clone(&root),
+                        dir: Arc::new(dir),
+                        owner,
+                        limits,
+                        _lease: Arc::new(lease),
+                    }))
+                }
+                Err(error) => match error.kind() {
+                    io::ErrorKind::AlreadyExists => Ok(Err(spare)),
+                    io::ErrorKind::NotFound => Err(WorkspaceError::NotFound),
+                    _ => Err(error.into()),
+                },
+            }
+        })
+        .await
+    }
+
+    /// The workspace of that name if it exists, marked as used. Never makes one.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::NotFound`] where there is none.
+    pub async fn find(&self, hash: WorkspaceHash) -> Result<Workspace, WorkspaceError> {
+        let (root, owner, limits) = (Arc::clone(&self.root), self.owner, self.limits);
+        let lease = self.leases.take(hash.clone());
+        blocking(move || match root.open_dir(hash.as_str()) {
+            Ok(dir) => {
+                expiry::mark_used(&dir)?;
+                Ok(Workspace {
+                    hash,
+                    root: Arc::clone(&root),
+                    dir: Arc::new(dir),
+                    owner,
+                    limits,
+                    _lease: Arc::new(lease),
+                })
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(WorkspaceError::NotFound),
+            Err(error) => Err(error.into()),
+        })
+        .await
+    }
+
+    /// When a workspace that is used now expires; `None` where they are kept.
+    pub fn expiry_from_now(&self) -> Option<SystemTime> {
+        self.limits.ttl.map(|ttl| SystemTime::now() + ttl)
+    }
+
+    /// Deletes the workspaces that have expired and are not in use, and returns how many.
+    ///
+    /// # Errors
+    /// When `SANDBOX_ROOT` cannot be read.
+    pub async fn remove_expired(&self) -> Result<usize, WorkspaceError> {
+        let Some(ttl) = self.limits.ttl else {
+            return Ok(0);
+        };
+        let (root, leases) = (Arc::clone(&self.root), Arc::clone(&self.leases));
+        blocking(move || Ok(expiry::remove_expired(&root, &leases, ttl)?)).await
+    }
+}
