@@ -85,15 +85,25 @@ impl<B: Backend> Executor<B> {
         self.check_code(&request.code)?;
         let timeout = self.allowed_timeout(&request)?;
         let network = self.allowed_network(&request)?;
-        let runners = self.runners_with(&request.language).await?;
-        let runner = runners
-            .find(&request.language)
-            .ok_or_else(|| RunError::unknown_language(&request.language, &runners))?;
-
+        let mut runner = self.runner(&request.language).await?;
         let mut environment = self.pass_through_env.clone();
         environment.extend(request.environment.clone());
+        let placing = async {
+            match self
+                .place(&request, &runner, network.clone(), &environment)
+                .await
+            {
+                // The image may have lost its name to a newer build just now.
+                Err(RunError::Backend(BackendError::RunnerUnavailable { .. })) => {
+                    self.discover().await?;
+                    runner = self.runner(&request.language).await?;
+                    self.place(&request, &runner, network, &environment).await
+                }
+                placed => placed,
+            }
+        };
         let (_permit, place) = tokio::select! {
-            placed = self.place(&request, runner, network, &environment) => placed?,
+            placed = placing => placed?,
             () = cancel.cancelled() => return Err(RunError::NotStarted),
             () = self.stopping.cancelled() => return Err(RunError::NotStarted),
         };
@@ -142,14 +152,13 @@ impl<B: Backend> Executor<B> {
             files,
             new_files,
         };
-        report.hint = hint::of(&report, runner, request.network, &self.limits);
+        report.hint = hint::of(&report, &runner, request.network, &self.limits);
         report.log();
         if report.status == Status::DiskQuota || allowance.for_tidying {
             // Containers made before could write more into it.
             self.pool.forget(report.workspace.hash());
         } else {
-            self.pool
-                .want_next(report.workspace.clone(), runner.clone());
+            self.pool.want_next(report.workspace.clone(), runner);
         }
         Ok(report)
     }
@@ -304,14 +313,14 @@ impl<B: Backend> Executor<B> {
         Arc::clone(&*self.runners.read().await)
     }
 
-    /// The runners known; asked for anew where `language` is not among them, as an image may have been built since.
-    async fn runners_with(&self, language: &str) -> Result<Arc<Runners>, BackendError> {
-        let known = self.known_runners().await;
-        if known.find(language).is_some() {
-            Ok(known)
-        } else {
-            self.discover().await
+    /// The runner of a language; looked for anew where none is known, as an image may have been built since.
+    async fn runner(&self, language: &str) -> Result<Runner, RunError> {
+        let mut runners = self.known_runners().await;
+        if runners.find(language).is_none() {
+            runners = self.discover().await?;
         }
+        let found = runners.find(language).cloned();
+        found.ok_or_else(|| RunError::unknown_language(language, &runners))
     }
 }
 

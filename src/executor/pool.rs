@@ -34,6 +34,17 @@ pub(super) struct Waiting<P> {
     arrived: Option<P>,
 }
 
+/// How far a container is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Arrival {
+    /// It is prepared.
+    Here,
+    /// It is being prepared.
+    Coming,
+    /// It could not be prepared.
+    Never,
+}
+
 /// What is to be prepared next.
 #[derive(Debug)]
 pub(super) enum Job {
@@ -121,16 +132,25 @@ impl<P> Waiting<P> {
         self.arrived
     }
 
-    /// Whether it is still prepared, or `alive`.
-    fn is_usable(&mut self, alive: impl FnOnce(&mut P) -> bool) -> bool {
+    /// How far it is, without waiting.
+    pub(super) fn arrival(&mut self) -> Arrival {
         if self.arrived.is_none() {
             match self.container.try_recv() {
                 Ok(container) => self.arrived = Some(container),
-                Err(oneshot::error::TryRecvError::Empty) => return true,
-                Err(oneshot::error::TryRecvError::Closed) => return false,
+                Err(oneshot::error::TryRecvError::Empty) => return Arrival::Coming,
+                Err(oneshot::error::TryRecvError::Closed) => return Arrival::Never,
             }
         }
-        self.arrived.as_mut().is_some_and(alive)
+        Arrival::Here
+    }
+
+    /// Whether it is still being prepared, or prepared and `alive`.
+    fn is_usable(&mut self, alive: impl FnOnce(&mut P) -> bool) -> bool {
+        match self.arrival() {
+            Arrival::Here => self.arrived.as_mut().is_some_and(alive),
+            Arrival::Coming => true,
+            Arrival::Never => false,
+        }
     }
 }
 

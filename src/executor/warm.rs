@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{
     Backend, Executor, RunError, RunId, RunSpec,
-    pool::{Job, Waiting},
+    pool::{Arrival, Job, Waiting},
 };
 use crate::{
     conversation::ConversationId,
@@ -76,13 +76,20 @@ impl<B: Backend> Executor<B> {
         conversation: &ConversationId,
         runner: Option<&Runner>,
     ) -> Result<Option<(Waiting<B::Prepared>, Workspace)>, WorkspaceError> {
-        if self.workspaces.exists(conversation).await {
-            return Ok(None);
-        }
         while let Some((mut waiting, dir)) = self.pool.take_spare(runner) {
-            // The directory must keep its name until the container has it mounted.
-            if timeout(ARRIVAL_LIMIT, waiting.arrives()).await != Ok(true) {
-                continue;
+            match waiting.arrival() {
+                Arrival::Here => {}
+                Arrival::Never => continue,
+                // Not worth waiting for where it would be of no use.
+                Arrival::Coming if self.workspaces.exists(conversation).await => {
+                    self.pool.put_spare(waiting, dir);
+                    return Ok(None);
+                }
+                // The directory must keep its name until the container has it mounted.
+                Arrival::Coming => match timeout(ARRIVAL_LIMIT, waiting.arrives()).await {
+                    Ok(true) => {}
+                    _ => continue,
+                },
             }
             match self.workspaces.adopt(conversation, dir).await {
                 Ok(Ok(workspace)) => return Ok(Some((waiting, workspace))),
