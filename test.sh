@@ -38,7 +38,7 @@ main() {
 
 test_server() {
     if cargo nextest --version >/dev/null 2>&1; then
-        watched 'cargo nextest' cargo nextest run --workspace --locked --no-fail-fast "$@"
+        watched 'cargo nextest' cargo nextest run --workspace --locked --no-fail-fast ${CI:+--profile ci} "$@"
         # The examples in the documentation, which nextest leaves out.
         (($#)) || watched 'cargo test --doc' cargo test --workspace --locked --doc
     else
