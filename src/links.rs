@@ -1,4 +1,6 @@
-//! Links: the public URLs of files.
+//! Links: the public URLs of files, conversations and uploads.
+
+use std::fmt;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use url::Url;
@@ -27,15 +29,25 @@ impl Links {
         }
     }
 
-    /// Where the file is downloaded: each byte of its name encoded exactly once, UTF-8 or not.
+    /// Where the file is downloaded.
     pub fn file(&self, workspace: &WorkspaceHash, path: &FilePath) -> String {
-        format!(
-            "{}/files/{}/{}",
-            self.base,
-            workspace.as_str(),
-            percent_encode(path.as_bytes(), SEGMENT)
-        )
+        format!("{}{}", self.conversation(workspace), below(path))
     }
+
+    /// Where the conversation's files are shown.
+    pub fn conversation(&self, workspace: &WorkspaceHash) -> String {
+        format!("{}/files/{}/", self.base, workspace.as_str())
+    }
+
+    /// Where a file can be uploaded with `token`.
+    pub fn upload(&self, token: &str) -> String {
+        format!("{}/uploads/{token}", self.base)
+    }
+}
+
+/// A file's URL relative to its conversation's: each byte of its name encoded exactly once, UTF-8 or not.
+pub fn below(path: &FilePath) -> impl fmt::Display {
+    percent_encode(path.as_bytes(), SEGMENT)
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use crate::{
     mcp::{Handler, front::Front},
     sandbox::Sandbox,
     upkeep,
+    uploads::{self, Uploads},
     workspace::Workspaces,
 };
 
@@ -133,6 +134,7 @@ pub async fn sandbox(config: &Config) -> anyhow::Result<Sandbox> {
         executor: Executor::new(config, docker, Arc::clone(&workspaces)),
         workspaces,
         links: Links::new(&config.public_base_url),
+        uploads: Uploads::new(config.max_upload_bytes, uploads::LIFETIME),
         max_upload_bytes: config.max_upload_bytes,
     })
 }

@@ -19,6 +19,7 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 use tokio_util::io::ReaderStream;
 
+use super::conversation;
 use crate::{
     sandbox::{Sandbox, media_type},
     workspace::{FileEntry, FilePath, OpenFile, WorkspaceError, WorkspaceHash},
@@ -44,8 +45,12 @@ const INERT: [&str; 10] = [
 /// Serves `GET` and `HEAD /files/<hash>/<path>`.
 pub(super) async fn serve(State(sandbox): State<Arc<Sandbox>>, request: Request) -> Response {
     // 1. Name: what can be no file's name is not found, like a file that is not there.
-    let Some((hash, path)) = parse(request.uri().path()) else {
-        return not_found();
+    let query = request.uri().query().unwrap_or_default();
+    let (hash, path) = match Place::parse(request.uri().path()) {
+        Some(Place::File(hash, path)) => (hash, path),
+        Some(Place::Conversation(hash)) => return conversation::serve(&sandbox, hash, query).await,
+        Some(Place::NoSlash(hash)) => return add_slash(&hash, query),
+        None => return not_found(),
     };
 
     // 2. Open, beneath the workspace only. From here on, the open file is what counts.
@@ -109,18 +114,49 @@ pub(super) async fn serve(State(sandbox): State<Arc<Sandbox>>, request: Request)
     (status, headers, body).into_response()
 }
 
-fn not_found() -> Response {
+pub(super) fn not_found() -> Response {
     (StatusCode::NOT_FOUND, "there is no such file\n").into_response()
 }
 
-/// Splits `/files/<hash>/<path>` and decodes the path once.
-fn parse(path: &str) -> Option<(WorkspaceHash, FilePath)> {
-    let (hash, path) = path.strip_prefix("/files/")?.split_once('/')?;
-    let path = percent_decode_str(path).collect();
-    Some((
-        WorkspaceHash::parse(hash)?,
-        FilePath::from_bytes(path).ok()?,
-    ))
+/// What a path below `/files/` names.
+enum Place {
+    File(WorkspaceHash, FilePath),
+    Conversation(WorkspaceHash),
+    NoSlash(WorkspaceHash),
+}
+
+impl Place {
+    /// Splits `/files/<hash>/<path>` and decodes the path once.
+    fn parse(path: &str) -> Option<Self> {
+        let path = path.strip_prefix("/files/")?;
+        let Some((hash, path)) = path.split_once('/') else {
+            return WorkspaceHash::parse(path).map(Self::NoSlash);
+        };
+        let hash = WorkspaceHash::parse(hash)?;
+        if path.is_empty() {
+            return Some(Self::Conversation(hash));
+        }
+        let path = percent_decode_str(path).collect();
+        Some(Self::File(hash, FilePath::from_bytes(path).ok()?))
+    }
+}
+
+/// Slashes get lost when links are copied, and without this one the page's own links would lead elsewhere.
+/// Any hash is sent on: whether it exists is seen there.
+fn add_slash(hash: &WorkspaceHash, query: &str) -> Response {
+    let mark = if query.is_empty() { "" } else { "?" };
+    // Relative, for proxies that add a prefix.
+    let location = format!("{}/{mark}{query}", hash.as_str());
+    (
+        StatusCode::PERMANENT_REDIRECT,
+        [(header::LOCATION, location)],
+    )
+        .into_response()
+}
+
+/// Whether a browser may show files of this type on our origin.
+pub(super) fn is_inert(media_type: &str) -> bool {
+    INERT.contains(&media_type)
 }
 
 /// What is said of every file, whoever asks for whichever part.
