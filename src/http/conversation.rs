@@ -12,7 +12,11 @@ use http::StatusCode;
 use maud::{Markup, html};
 use serde::Serialize;
 
-use super::{files, page::Page, words};
+use super::{
+    files,
+    page::{self, Page},
+    words,
+};
 use crate::{
     file::{File, rfc3339},
     links,
@@ -148,7 +152,8 @@ impl Folder {
         let now = SystemTime::now();
         let content = html! {
             header {
-                h1 { "Files" }
+                p.eyebrow { "Code sandbox" }
+                h1 { "Files of the conversation" }
                 p.facts {
                     span { (self.count()) }
                     @if self.total > 0 { span { (words::size(self.total_bytes)) } }
@@ -206,19 +211,21 @@ fn row(file: &FileEntry, now: SystemTime) -> Markup {
         li {
             a.preview href=(link) tabindex="-1" aria-hidden="true" {
                 @if has_thumbnail(file) {
-                    img src=(link) alt="" loading="lazy" decoding="async" width="56" height="56";
+                    img src=(link) alt="" loading="lazy" decoding="async";
                 } @else {
                     span { (extension(base)) }
                 }
             }
             div {
-                a.name href=(link) { bdi { span.directory { (directory) } (base) } }
+                a.name href=(link) { bdi { span.directory { (directory) } wbr; (base) } }
                 p.facts {
                     span { (words::size(file.size)) }
                     span { time datetime=(rfc3339(file.modified)) { (words::age(file.modified, now)) } }
                 }
             }
-            a.button href={ (link) "?download" } download aria-label={ "Download " (name) } { "Download" }
+            a.button href={ (link) "?download" } download aria-label={ "Download " (name) } {
+                (page::icon("M12 4v12m-5-5 5 5 5-5M4 20h16")) span { "Download" }
+            }
         }
     }
 }

@@ -74,7 +74,7 @@ pub(super) async fn serve(State(sandbox): State<Arc<Sandbox>>, request: Request)
 
     // 3. Condition: the client may have it already.
     let etag = etag(&entry);
-    let mut headers = fixed_headers(&entry);
+    let mut headers = fixed_headers(&entry, wants_download(query));
     headers.typed_insert(etag.clone());
     headers.typed_insert(LastModified::from(
         entry.modified.max(SystemTime::UNIX_EPOCH),
@@ -160,10 +160,10 @@ pub(super) fn is_inert(media_type: &str) -> bool {
 }
 
 /// What is said of every file, whoever asks for whichever part.
-fn fixed_headers(file: &FileEntry) -> HeaderMap {
+fn fixed_headers(file: &FileEntry, download: bool) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let media_type = media_type(file);
-    let inline = INERT.contains(&media_type.essence_str());
+    let inline = !download && is_inert(media_type.essence_str());
     let content_type = match (media_type.type_().as_str(), media_type.essence_str()) {
         ("text", _) | (_, "application/json") => {
             format!("{}; charset=utf-8", media_type.essence_str())
@@ -188,6 +188,11 @@ fn fixed_headers(file: &FileEntry) -> HeaderMap {
     // Whoever has the link may have the file, but not a proxy's next user.
     insert(header::CACHE_CONTROL, "private, no-cache");
     headers
+}
+
+/// Whether a link asks for the file to be saved rather than shown: `?download`.
+fn wants_download(query: &str) -> bool {
+    url::form_urlencoded::parse(query.as_bytes()).any(|(name, _)| name == "download")
 }
 
 /// RFC 6266: a name for old clients and, in RFC 5987 form, the exact one.
@@ -315,7 +320,7 @@ mod tests {
             b"\xff\xfe",
             &[b'x'; 255],
         ] {
-            let headers = fixed_headers(&entry(name));
+            let headers = fixed_headers(&entry(name), false);
             let disposition = headers[header::CONTENT_DISPOSITION].to_str().unwrap();
             assert!(
                 disposition.bytes().all(|byte| (0x20..0x7f).contains(&byte)),
@@ -341,7 +346,7 @@ mod tests {
             ("a", "attachment"),
             ("a.mhtml", "attachment"),
         ] {
-            let headers = fixed_headers(&entry(name.as_bytes()));
+            let headers = fixed_headers(&entry(name.as_bytes()), false);
             assert!(
                 headers[header::CONTENT_DISPOSITION]
                     .to_str()

@@ -78,6 +78,13 @@ impl Page {
     }
 }
 
+/// A drawing of lines in a square of 24 by 24, for those who see it.
+pub(super) fn icon(path: &str) -> Markup {
+    html! {
+        svg viewBox="0 0 24 24" aria-hidden="true" { path d=(path) {} }
+    }
+}
+
 /// What a browser may do on a page, a line per permission. Style and script are named by their digests:
 /// even markup that slipped in could not bring its own, nor a workspace's file serve as one.
 fn policy(script: Option<&str>) -> HeaderValue {

@@ -43,7 +43,6 @@
     request = new XMLHttpRequest();
     const ended = (part, problem) => {
       request = null;
-      input.value = '';
       show(part, problem);
     };
     request.upload.onprogress = ({ loaded, total }) => {
@@ -59,7 +58,8 @@
       }
       const done = find('done');
       done.querySelector('bdi').textContent = document.querySelector('h1').textContent;
-      done.querySelector('.digest').textContent = `${response.size} bytes, SHA-256 ${response.sha256}`;
+      done.querySelector('.size').textContent = size(response.size);
+      done.querySelector('.digest span').textContent = response.sha256;
       done.querySelector('a').href = request.getResponseHeader('location');
       ended(done);
     };
@@ -71,7 +71,12 @@
   };
 
   find('cancel').onclick = () => request?.abort();
-  input.onchange = () => send(input.files);
+  input.onchange = () => {
+    const files = [...input.files];
+    // So that choosing the same file again is a change.
+    input.value = '';
+    send(files);
+  };
   // The whole window takes the file: one that misses would replace the page.
   let depth = 0;
   const hover = (change) => {

@@ -5,7 +5,10 @@ use maud::{Markup, html};
 use super::Problem;
 use crate::{
     file::rfc3339,
-    http::{page::Page, words},
+    http::{
+        page::{Page, icon},
+        words,
+    },
     uploads::Ticket,
     workspace::ReceivedFile,
 };
@@ -31,7 +34,7 @@ pub(super) fn form(ticket: &Ticket) -> Page {
         }
         form method="post" enctype="multipart/form-data" data-max-bytes=(ticket.max_bytes) {
             label.drop for="file" {
-                (arrow())
+                (icon("M12 16V4m-5 5 5-5 5 5M4 16v3a1 1 0 0 0 1 1h14a1 1 0 0 0 1-1v-3"))
                 span.choose { "Choose the file" }
                 span.scripted hidden { "or drop it here" }
             }
@@ -44,7 +47,7 @@ pub(super) fn form(ticket: &Ticket) -> Page {
             button.button type="button" #cancel { "Cancel" }
         }
         p.problem #problem role="alert" hidden {}
-        section.done #done role="status" hidden { (arrived("", "", "")) }
+        section.done #done role="status" hidden { (arrived("", "", "", "")) }
     };
     Page {
         title: format!("Upload {name}"),
@@ -56,21 +59,22 @@ pub(super) fn form(ticket: &Ticket) -> Page {
 /// What is there now, and where.
 pub(super) fn done(file: &ReceivedFile, link: &str) -> Page {
     let name = words::name(&file.entry.path.display());
-    let facts = format!("{} bytes, SHA-256 {}", file.entry.size, file.sha256);
     Page {
         title: format!("Uploaded {name}"),
-        content: html! { section.done { (arrived(&name, &facts, link)) } },
+        content: html! { section.done { (arrived(&name, &words::size(file.entry.size), &file.sha256, link)) } },
         script: None,
     }
 }
 
-fn arrived(name: &str, facts: &str, link: &str) -> Markup {
+fn arrived(name: &str, size: &str, sha256: &str, link: &str) -> Markup {
     html! {
-        (tick())
+        (icon("m5 13 4.5 4.5L19 7"))
         h2 { "The file has arrived" }
-        p.name { bdi { (name) } }
-        p.digest { (facts) }
-        p { a.button href=(link) { "Open it" } }
+        div {
+            p { bdi.name { (name) } " · " span.size { (size) } }
+            p.digest { "SHA-256 " span { (sha256) } }
+        }
+        a.button href=(link) { "Open the file" }
         p.hint { "You can close this page and go back to the conversation." }
     }
 }
@@ -78,12 +82,15 @@ fn arrived(name: &str, facts: &str, link: &str) -> Markup {
 /// Why nothing was uploaded.
 pub(super) fn problem(problem: &Problem) -> Page {
     let content = html! {
-        header { h1 { (heading(problem)) } }
-        p.problem { (sentence(&problem.to_string())) }
+        header {
+            p.eyebrow { "Code sandbox" }
+            h1 { (heading(problem)) }
+        }
         @if problem.leaves_the_ticket() {
+            p.problem { (sentence(&problem.to_string())) }
             p { a.button href="" { "Try again" } }
         } @else {
-            p.hint { "Upload links work once and for a quarter of an hour. Ask in the conversation for a new one." }
+            p { "Upload links work once, and for a quarter of an hour. Ask for a new one in the conversation." }
         }
     };
     Page {
@@ -108,16 +115,4 @@ fn sentence(text: &str) -> String {
         .flat_map(char::to_uppercase)
         .collect();
     format!("{first}{}.", characters.as_str())
-}
-
-fn arrow() -> Markup {
-    html! {
-        svg viewBox="0 0 24 24" aria-hidden="true" { path d="M12 16V4m-5 5 5-5 5 5M4 16v3a1 1 0 0 0 1 1h14a1 1 0 0 0 1-1v-3" {} }
-    }
-}
-
-fn tick() -> Markup {
-    html! {
-        svg viewBox="0 0 24 24" aria-hidden="true" { path d="m5 13 4.5 4.5L19 7" {} }
-    }
 }
