@@ -16,17 +16,12 @@ use headers::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
-use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
-use tokio_util::io::ReaderStream;
 
 use super::conversation;
 use crate::{
     sandbox::{Sandbox, media_type},
-    workspace::{FileEntry, FilePath, OpenFile, WorkspaceError, WorkspaceHash},
+    workspace::{FileEntry, FilePath, WorkspaceError, WorkspaceHash},
 };
-
-/// Bytes read at once: large enough for disks, small enough for many downloads.
-const CHUNK_BYTES: usize = 64 << 10;
 
 /// Types that a browser shows without running anything in them. The rest is downloaded.
 const INERT: [&str; 10] = [
@@ -103,13 +98,7 @@ pub(super) async fn serve(State(sandbox): State<Arc<Sandbox>>, request: Request)
     // 5. Body: streamed; a file cut short meanwhile ends the connection, never the server.
     let body = match *request.method() {
         Method::HEAD => Body::empty(),
-        _ => match body(file, range).await {
-            Ok(body) => body,
-            Err(error) => {
-                tracing::error!(%error, "file could not be read");
-                return StatusCode::INTERNAL_SERVER_ERROR.into_response();
-            }
-        },
+        _ => Body::from_stream(file.stream(range)),
     };
     (status, headers, body).into_response()
 }
@@ -287,15 +276,6 @@ fn position(digits: &str) -> Option<u64> {
         .bytes()
         .all(|byte| byte.is_ascii_digit())
         .then(|| digits.parse().ok())?
-}
-
-async fn body(file: OpenFile, range: std::ops::Range<u64>) -> std::io::Result<Body> {
-    let mut file = tokio::fs::File::from_std(file.file);
-    file.seek(std::io::SeekFrom::Start(range.start)).await?;
-    Ok(Body::from_stream(ReaderStream::with_capacity(
-        file.take(range.end - range.start),
-        CHUNK_BYTES,
-    )))
 }
 
 #[cfg(test)]

@@ -334,7 +334,7 @@ mod tests {
     async fn a_file_that_does_not_become_whole_leaves_nothing() {
         let (_root, place, workspace) = workspace().await;
         let mut file = workspace.receive_file(path("a/b/c"), 0).await.unwrap();
-        file.write(&[0; 1 << 20]).await.unwrap();
+        file.write(&vec![0; 1 << 20]).await.unwrap();
         assert_eq!(names(&place).len(), 1);
         drop(file);
         let gone = async {
@@ -381,7 +381,7 @@ mod tests {
         let temporary = place.join(&names(&place)[0]);
         fs::remove_file(&temporary).unwrap();
         symlink(&victim, &temporary).unwrap();
-        file.write(&[0; 1 << 20]).await.unwrap();
+        file.write(&vec![0; 1 << 20]).await.unwrap();
         file.commit().await.unwrap();
         assert_eq!(fs::read(victim).unwrap(), b"kept");
         // All that came of it is a link of his own, which is not served.
@@ -395,8 +395,8 @@ mod tests {
         assert!(matches!(refused, Err(WorkspaceError::QuotaExceeded)));
 
         let mut file = workspace.receive_file(path("a"), 0).await.unwrap();
-        file.write(&[1; 3 << 20]).await.unwrap();
-        let over = file.write(&[1; 2 << 20]).await;
+        file.write(&vec![1; 3 << 20]).await.unwrap();
+        let over = file.write(&vec![1; 2 << 20]).await;
         assert!(matches!(over, Err(WorkspaceError::QuotaExceeded)));
         assert!(file.commit().await.is_err());
 

@@ -15,4 +15,5 @@ mod runners;
 mod runs;
 mod server;
 mod shutdown;
+mod uploads;
 mod warm;
