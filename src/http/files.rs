@@ -79,7 +79,12 @@ pub(super) async fn serve(State(sandbox): State<Arc<Sandbox>>, request: Request)
     }
 
     // 4. Range: one, or the whole file.
-    let (status, range) = match range(request.headers(), &etag, &entry) {
+    let asked = match *request.method() {
+        Method::GET => range(request.headers(), &etag, &entry),
+        // RFC 9110, 14.2: no other method has ranges.
+        _ => None,
+    };
+    let (status, range) = match asked {
         Some(Range::Satisfiable(start, end)) => {
             let range = ContentRange::bytes(start..end, entry.size)
                 .expect("invariant: a range lies within the file");
@@ -207,7 +212,8 @@ fn disposition(file: &FileEntry, inline: bool) -> String {
     format!("{form}; filename=\"{plain}\"; filename*=UTF-8''{exact}")
 }
 
-/// Changes with every write that the file's clock or size shows; weak because it is not made from the bytes.
+/// Changes with every write that the file's clock, which counts nanoseconds, or its size shows. A strong one:
+/// with a weak tag no download could go on where it broke off (RFC 9110, 13.1.5).
 fn etag(file: &FileEntry) -> ETag {
     let since_epoch = file
         .modified

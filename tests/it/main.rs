@@ -4,6 +4,7 @@
 
 mod browser;
 mod compose;
+mod conversations;
 mod docs;
 mod doctor;
 mod downloads;
