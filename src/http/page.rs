@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 const STYLE: &str = include_str!("page/style.css");
 
-/// Square brackets around a prompt. A page that named no icon would make browsers ask for one.
+/// A shell's prompt. Browsers ask the server for an icon where a page names none.
 const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E\
     %3Crect width='16' height='16' rx='4' fill='%232f6f5e'/%3E\
     %3Cpath d='m4.5 5 3 3-3 3M8.5 11h3' fill='none' stroke='%23fff' stroke-width='1.5'/%3E%3C/svg%3E";
@@ -21,7 +21,7 @@ const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'
 pub(super) struct Page {
     /// Of the window, and in front of a screen reader's user.
     pub(super) title: String,
-    /// What is between header and footer.
+    /// What is on it.
     pub(super) content: Markup,
     /// The one script that may run; without one, nothing may, nor can a form be sent.
     pub(super) script: Option<&'static str>,
