@@ -5,30 +5,35 @@
 
 mod admission;
 mod backend;
+mod catalog;
 mod hint;
 mod output;
 mod pool;
+mod progress;
 mod report;
 mod request;
 mod warm;
 
 use std::{
     collections::BTreeMap,
+    convert::Infallible,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use tokio::sync::RwLock;
+use futures_util::StreamExt as _;
 use tokio_util::sync::CancellationToken;
 
 use self::{
     admission::{Admission, Permit},
+    catalog::Catalog,
     pool::Pool,
     warm::Place,
 };
 pub use self::{
     backend::{Backend, BackendError, Ending, Exit, RunId, RunInput, RunSpec, Usage},
     output::{Captured, Output},
+    progress::{Progress, Stage},
     report::{RunReport, Status},
     request::{RunError, RunRequest},
 };
@@ -43,7 +48,7 @@ use crate::{
 pub struct Executor<B: Backend> {
     backend: B,
     workspaces: Arc<Workspaces>,
-    runners: RwLock<Arc<Runners>>,
+    catalog: Catalog,
     admission: Admission,
     pool: Pool<B::Prepared>,
     limits: RunLimits,
@@ -61,7 +66,7 @@ impl<B: Backend> Executor<B> {
         Self {
             backend,
             workspaces,
-            runners: RwLock::default(),
+            catalog: Catalog::default(),
             pool: Pool::new(config.warm),
             admission: Admission::new(admission.running, admission.queued, admission.queue_timeout),
             limits: config.limits,
@@ -73,13 +78,14 @@ impl<B: Backend> Executor<B> {
         }
     }
 
-    /// Runs `request` to its end, or until `cancel`.
+    /// Runs `request` to its end, or until `cancel`, and tells `progress` of it meanwhile.
     ///
     /// # Errors
     /// When the run does not take place. Once it has started, every ending is a report.
     pub async fn run(
         &self,
         request: RunRequest,
+        progress: &Progress,
         cancel: CancellationToken,
     ) -> Result<RunReport, RunError> {
         self.check_code(&request.code)?;
@@ -90,14 +96,15 @@ impl<B: Backend> Executor<B> {
         environment.extend(request.environment.clone());
         let placing = async {
             match self
-                .place(&request, &runner, network.clone(), &environment)
+                .place(&request, &runner, network.clone(), &environment, progress)
                 .await
             {
                 // The image may have lost its name to a newer build just now.
                 Err(RunError::Backend(BackendError::RunnerUnavailable { .. })) => {
                     self.discover().await?;
                     runner = self.runner(&request.language).await?;
-                    self.place(&request, &runner, network, &environment).await
+                    self.place(&request, &runner, network, &environment, progress)
+                        .await
                 }
                 placed => placed,
             }
@@ -120,7 +127,8 @@ impl<B: Backend> Executor<B> {
             environment,
             timeout,
         };
-        let mut output = Output::new(self.max_output_bytes, &workspace, run_id);
+        let mut output = Output::new(self.max_output_bytes, &workspace, run_id, progress.clone());
+        progress.enter(Stage::Running);
         let started = Instant::now();
         let (exit, status) = self
             .supervise(
@@ -139,6 +147,7 @@ impl<B: Backend> Executor<B> {
         let (stdout, stderr) = output.finish().await;
         let mut report = RunReport {
             run_id,
+            caller: request.conversation.caller().clone(),
             language: runner.language.clone(),
             status,
             exit_code: exit.code(),
@@ -194,12 +203,15 @@ impl<B: Backend> Executor<B> {
         runner: &Runner,
         network: Option<String>,
         environment: &BTreeMap<String, String>,
+        progress: &Progress,
     ) -> Result<(Permit, Place<B::Prepared>), RunError> {
         let conversation = &request.conversation;
         // Waiting costs the run none of its time.
         let permit = self
             .admission
-            .enter(&self.workspaces.hash(conversation))
+            .enter(&self.workspaces.hash(conversation), || {
+                progress.enter(Stage::Queued);
+            })
             .await?;
         // Protocol 1 takes the environment when the container is made.
         let can_be_warm = runner.protocol == Protocol::Framed || request.environment.is_empty();
@@ -209,6 +221,7 @@ impl<B: Backend> Executor<B> {
         {
             return Ok((permit, place));
         }
+        progress.enter(Stage::Starting);
         let spec = |run_id, data| self.spec(run_id, data, runner, network, environment.clone());
         Ok((permit, self.cold_place(conversation, spec).await?))
     }
@@ -249,8 +262,40 @@ impl<B: Backend> Executor<B> {
     /// When the backend does not answer.
     pub async fn discover(&self) -> Result<Arc<Runners>, BackendError> {
         let found = Arc::new(self.backend.runners().await?);
-        *self.runners.write().await = Arc::clone(&found);
+        self.catalog.put(Arc::clone(&found));
         Ok(found)
+    }
+
+    /// The runners there are, from memory while [`Executor::watch_images`] knows of every change.
+    ///
+    /// # Errors
+    /// When the backend must be asked and does not answer.
+    pub async fn runners(&self) -> Result<Arc<Runners>, BackendError> {
+        match self.catalog.current() {
+            Some(runners) => Ok(runners),
+            None => self.discover().await,
+        }
+    }
+
+    /// The runners that were found last, without asking anyone.
+    pub fn known_runners(&self) -> Arc<Runners> {
+        self.catalog.last()
+    }
+
+    /// Keeps what is known of the runners true. Never returns; may be dropped at any await.
+    pub async fn watch_images(&self) -> Infallible {
+        let mut changes = std::pin::pin!(self.backend.image_changes());
+        loop {
+            changes.next().await;
+            let change = self.catalog.changed();
+            match self.backend.runners().await {
+                Ok(found) => {
+                    self.catalog.put_after(change, Arc::new(found));
+                    self.pool.look_again();
+                }
+                Err(error) => tracing::debug!(%error, "runners could not be looked for"),
+            }
+        }
     }
 
     /// Whether the backend answers and has a runner.
@@ -309,13 +354,9 @@ impl<B: Backend> Executor<B> {
         }
     }
 
-    async fn known_runners(&self) -> Arc<Runners> {
-        Arc::clone(&*self.runners.read().await)
-    }
-
     /// The runner of a language; looked for anew where none is known, as an image may have been built since.
     async fn runner(&self, language: &str) -> Result<Runner, RunError> {
-        let mut runners = self.known_runners().await;
+        let mut runners = self.catalog.last();
         if runners.find(language).is_none() {
             runners = self.discover().await?;
         }

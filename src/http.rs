@@ -25,7 +25,7 @@ pub(crate) fn router(config: &Config, sandbox: Arc<Sandbox>, front: Front) -> Ro
         .with_state(front)
         // Before anything of the request is read.
         .layer(middleware::from_fn_with_state(
-            auth::Bearer::new(config.api_token.clone()),
+            auth::Bearer::new(&config.tokens),
             auth::require,
         ));
     let open = Router::new()

@@ -3,6 +3,7 @@
 //! A request's way is one chain: the HTTP layers and the token, the MCP front, a tool that parses its
 //! arguments once, the [`executor`] and its backend, and back as a reply.
 
+pub mod caller;
 pub mod config;
 pub mod conversation;
 pub mod docker;

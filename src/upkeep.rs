@@ -16,7 +16,12 @@ const EXPIRY_PAUSE: Duration = Duration::from_secs(600);
 /// Keeps the house. Never returns; may be dropped at any await.
 pub(crate) async fn keep(sandbox: &Sandbox) -> Infallible {
     // Side by side: a stuck removal must not keep containers from being prepared.
-    let (never, ..) = tokio::join!(sandbox.executor.keep_warm(), reap(sandbox), expire(sandbox));
+    let (never, ..) = tokio::join!(
+        sandbox.executor.keep_warm(),
+        sandbox.executor.watch_images(),
+        reap(sandbox),
+        expire(sandbox)
+    );
     never
 }
 

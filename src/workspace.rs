@@ -9,6 +9,7 @@ mod all;
 mod expiry;
 mod file;
 mod hash;
+mod instance;
 mod lease;
 mod listing;
 mod owner;

@@ -53,26 +53,29 @@ pub(super) async fn discover(
     Ok(Runners::new(labelled.chain(unlabelled).collect()))
 }
 
-/// Yields when images may have come, gone or changed, and when the engine was gone. Never ends.
+/// Yields at once, when images come, go or change, and when the engine is gone or may be back. Never ends.
 pub(super) fn changes(client: &Client) -> impl Stream<Item = ()> + Send {
     let filters = HashMap::from([("type".to_owned(), vec!["image".to_owned()])]);
     let client = client.clone();
-    // From now on, whenever the stream is first read.
     let mut since = Timestamp::now();
+    let mut pause = Duration::ZERO;
     stream::repeat(())
         .map(move |()| {
+            let before = sleep(std::mem::replace(&mut pause, ENGINE_PAUSE));
             let options = EventsOptions {
                 since: Some(since.as_second().to_string()),
                 filters: Some(filters.clone()),
                 ..EventsOptions::default()
             };
-            // At the end of these events the engine is gone, and perhaps back in a moment. Events that are
-            // told twice do no harm.
+            // Of what happens between the look at `before`'s end and the first event; events that are told
+            // twice do no harm.
             since = Timestamp::now();
             let events = client
                 .events(Some(options))
                 .take_while(|event| ready(event.is_ok()));
-            events.map(|_| ()).chain(stream::once(sleep(ENGINE_PAUSE)))
+            // At the end of these events the engine is gone, and perhaps back in a moment.
+            let gone = stream::once(ready(()));
+            stream::once(before).chain(events.map(|_| ())).chain(gone)
         })
         .flatten()
 }

@@ -175,6 +175,11 @@ impl<P> Pool<P> {
         self.changed.notified().await;
     }
 
+    /// Has whoever waits for [`Pool::changed`] look again: other runners may be there.
+    pub(super) fn look_again(&self) {
+        self.changed.notify_one();
+    }
+
     /// The container that waits for this conversation, and its workspace.
     pub(super) fn take_next(
         &self,

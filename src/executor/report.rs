@@ -5,7 +5,10 @@ use std::time::{Duration, SystemTime};
 use tracing::info;
 
 use super::{Captured, Ending, RunId, Usage};
-use crate::workspace::{FileEntry, Listing, Workspace};
+use crate::{
+    caller::Caller,
+    workspace::{FileEntry, Listing, Workspace},
+};
 
 /// How a run ended. A failing program is an outcome, never an error of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +34,8 @@ pub enum Status {
 pub struct RunReport {
     /// The run's name in logs and on its container.
     pub run_id: RunId,
+    /// Who called.
+    pub caller: Caller,
     /// Language that ran, by its own name.
     pub language: String,
     /// How it ended.
@@ -89,6 +94,7 @@ impl RunReport {
     pub(super) fn log(&self) {
         info!(
             run_id = %self.run_id,
+            caller = self.caller.as_str(),
             workspace = self.workspace.hash().short(),
             language = self.language,
             status = self.status.as_str(),

@@ -5,7 +5,6 @@
 
 use std::{convert::Infallible, time::Duration};
 
-use futures_util::StreamExt as _;
 use tokio::time::{sleep, timeout};
 
 use super::{
@@ -139,17 +138,14 @@ impl<B: Backend> Executor<B> {
 
     /// Keeps containers waiting. Never returns; may be dropped at any await.
     pub async fn keep_warm(&self) -> Infallible {
-        let mut images = std::pin::pin!(self.backend.image_changes());
         loop {
-            let runners = self.known_runners().await;
+            let runners = self.catalog.last();
             self.pool
                 .tidy(&runners, |container| self.backend.is_alive(container));
             let Some(job) = self.pool.next_job(&runners) else {
                 tokio::select! {
                     () = self.pool.changed() => {}
                     () = sleep(TIDY_PAUSE) => {}
-                    // Also when the engine was gone: what is known of it may be old.
-                    _ = images.next() => self.discover_again().await,
                 }
                 continue;
             };
@@ -165,12 +161,6 @@ impl<B: Backend> Executor<B> {
                     }
                 }
             }
-        }
-    }
-
-    async fn discover_again(&self) {
-        if let Err(error) = self.discover().await {
-            tracing::debug!(%error, "runners could not be looked for");
         }
     }
 

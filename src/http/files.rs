@@ -15,13 +15,14 @@ use headers::{
     LastModified,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 use tokio_util::io::ReaderStream;
 
 use crate::{
+    links,
     sandbox::{Sandbox, media_type},
-    workspace::{FileEntry, FilePath, OpenFile, WorkspaceError, WorkspaceHash},
+    workspace::{FileEntry, OpenFile, WorkspaceError},
 };
 
 /// Bytes read at once: large enough for disks, small enough for many downloads.
@@ -44,7 +45,8 @@ const INERT: [&str; 10] = [
 /// Serves `GET` and `HEAD /files/<hash>/<path>`.
 pub(super) async fn serve(State(sandbox): State<Arc<Sandbox>>, request: Request) -> Response {
     // 1. Name: what can be no file's name is not found, like a file that is not there.
-    let Some((hash, path)) = parse(request.uri().path()) else {
+    let name = request.uri().path().strip_prefix("/files/");
+    let Some((hash, path)) = name.and_then(links::parse) else {
         return not_found();
     };
 
@@ -111,16 +113,6 @@ pub(super) async fn serve(State(sandbox): State<Arc<Sandbox>>, request: Request)
 
 fn not_found() -> Response {
     (StatusCode::NOT_FOUND, "there is no such file\n").into_response()
-}
-
-/// Splits `/files/<hash>/<path>` and decodes the path once.
-fn parse(path: &str) -> Option<(WorkspaceHash, FilePath)> {
-    let (hash, path) = path.strip_prefix("/files/")?.split_once('/')?;
-    let path = percent_decode_str(path).collect();
-    Some((
-        WorkspaceHash::parse(hash)?,
-        FilePath::from_bytes(path).ok()?,
-    ))
 }
 
 /// What is said of every file, whoever asks for whichever part.
@@ -260,6 +252,7 @@ async fn body(file: OpenFile, range: std::ops::Range<u64>) -> std::io::Result<Bo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workspace::FilePath;
 
     fn entry(name: &[u8]) -> FileEntry {
         let path = FilePath::from_bytes(name.to_vec()).unwrap();

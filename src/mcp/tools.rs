@@ -9,14 +9,20 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use super::{refusal::Refusal, reply::Reply};
-use crate::{conversation::ConversationId, sandbox::Sandbox};
+use crate::{
+    caller::Caller, conversation::ConversationId, executor::Progress, runner::Runners,
+    sandbox::Sandbox,
+};
 
 /// One call of a tool.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) arguments: JsonObject,
+    pub(super) caller: Caller,
     /// Value of the header `X-Conversation-Id`.
     pub(super) conversation_header: Option<String>,
+    /// What the call does is told to it.
+    pub(super) progress: Progress,
     /// Fires when the client cancels the call or goes away.
     pub(super) cancel: CancellationToken,
 }
@@ -32,19 +38,24 @@ impl Call {
     /// The conversation that the arguments name, else the header, else a new one.
     fn conversation(&self, named: Option<String>) -> Result<ConversationId, Refusal> {
         match named.or_else(|| self.conversation_header.clone()) {
-            Some(name) => Ok(ConversationId::parse(name)?),
-            None => Ok(ConversationId::random()),
+            Some(name) => Ok(ConversationId::parse(self.caller.clone(), name)?),
+            None => Ok(ConversationId::random(self.caller.clone())),
         }
     }
 }
 
-/// All tools, in the order clients see them.
-pub(super) fn definitions() -> Vec<Tool> {
+/// All tools, in the order clients see them, where there are these runners.
+pub(super) fn definitions(runners: &Runners) -> Vec<Tool> {
     vec![
-        run_code::definition(),
+        run_code::definition(runners),
         upload_file::definition(),
         list_runners::definition(),
     ]
+}
+
+/// Whether the tool `name` may take longer than clients like to wait.
+pub(super) fn may_take_long(name: &str) -> bool {
+    name == "run_code"
 }
 
 /// Calls the tool `name`; `None` where there is no such tool.

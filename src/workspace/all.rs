@@ -15,7 +15,7 @@ use secrecy::SecretString;
 
 use super::{
     Owner, SpareDir, Workspace, WorkspaceError, WorkspaceHash, blocking, expiry, free_bytes,
-    lease::Leases,
+    instance::Instance, lease::Leases,
 };
 use crate::{config::DiskLimits, conversation::ConversationId};
 
@@ -28,6 +28,7 @@ pub struct Workspaces {
     owner: Owner,
     limits: DiskLimits,
     leases: Arc<Leases>,
+    instance: Instance,
 }
 
 impl Workspaces {
@@ -42,7 +43,8 @@ impl Workspaces {
             .create(root)?;
         let root_path = root.canonicalize()?;
         let dir = Dir::open_ambient_dir(&root_path, ambient_authority())?;
-        SpareDir::remove_all(&dir)?;
+        let instance = Instance::take(&root_path)?;
+        SpareDir::remove_all(&dir, instance.id())?;
         Ok(Self {
             root: Arc::new(dir),
             root_path,
@@ -50,12 +52,18 @@ impl Workspaces {
             owner: Owner::of_this_process(),
             limits,
             leases: Arc::default(),
+            instance,
         })
     }
 
     /// Absolute path of the directory that holds the workspaces.
     pub fn root_path(&self) -> &Path {
         &self.root_path
+    }
+
+    /// What tells this server from others that share the directory, now and after a restart.
+    pub fn instance(&self) -> String {
+        self.instance.id().to_string()
     }
 
     /// The user that runs must run as to own what they write.
@@ -119,8 +127,8 @@ impl Workspaces {
     /// # Errors
     /// When it cannot be made.
     pub async fn create_spare(&self) -> Result<SpareDir, WorkspaceError> {
-        let (root, owner) = (Arc::clone(&self.root), self.owner);
-        blocking(move || Ok(SpareDir::create(root, owner)?)).await
+        let (root, owner, instance) = (Arc::clone(&self.root), self.owner, self.instance.id());
+        blocking(move || Ok(SpareDir::create(root, instance, owner)?)).await
     }
 
     /// Makes `spare` the workspace of `conversation`, or gives it back where that has one already.

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod callers;
 mod compose;
 mod docs;
 mod doctor;
@@ -13,5 +14,10 @@ mod refusals;
 mod runners;
 mod runs;
 mod server;
+mod session;
 mod shutdown;
+mod stdio;
+mod streaming;
+mod tasks;
+mod tools;
 mod warm;

@@ -10,6 +10,7 @@ use super::{Call, Refusal, Reply};
 use crate::{
     executor::{Captured, RunReport, RunRequest, Status},
     mcp::reply::{File, rfc3339},
+    runner::Runners,
     sandbox::Sandbox,
 };
 
@@ -18,6 +19,15 @@ const MAX_FILES: usize = 200;
 
 /// Bytes of all variables together: the kernel refuses to start a program with much more.
 const MAX_ENVIRONMENT_BYTES: usize = 64 << 10;
+
+const ABOUT: &str = "\
+Run a program in a fresh, isolated container and return its output. The conversation's files are in /data, the \
+working directory; they persist between calls, variables do not: save to a file what the next call needs. Files \
+saved to /data come back with a url: give the user that url, never a sandbox: or /mnt/data path. Images saved to \
+/data are shown to you. Languages and installed packages: ";
+
+/// Characters of a language's packages that are told here; `list_runners` has all.
+const MAX_PACKAGES_CHARS: usize = 400;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -38,7 +48,7 @@ struct Arguments {
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, String>")]
     environment: Option<BTreeMap<String, String>>,
-    /// Time limit in seconds.
+    /// Time limit in seconds. Default: 30, unless the operator chose another.
     #[serde(default)]
     #[schemars(with = "f64")]
     timeout_seconds: Option<f64>,
@@ -110,18 +120,41 @@ enum StatusName {
     Cancelled,
 }
 
-pub(super) fn definition() -> Tool {
+pub(super) fn definition(runners: &Runners) -> Tool {
     Tool::new(
         "run_code",
-        "Run a program in a fresh, isolated container and return its output. The conversation's files are in /data, \
-         the working directory; they persist between calls, variables do not. Files saved to /data come back with a \
-         url to give to the user.",
+        format!("{ABOUT}{}", languages(runners)),
         serde_json::Map::new(),
     )
     .with_title("Run code")
     .with_input_schema::<Arguments>()
     .with_output_schema::<RunResult>()
-    .with_annotations(ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(true))
+    .with_annotations(
+        ToolAnnotations::new()
+            .read_only(false)
+            .destructive(true)
+            .idempotent(false)
+            .open_world(true),
+    )
+}
+
+/// What there is to run, such as `bash 5.2 (coreutils, jq); python 3.13 (numpy, pandas).`
+fn languages(runners: &Runners) -> String {
+    let described = runners.in_use().map(|runner| {
+        let version = runner.version.as_deref().unwrap_or_default();
+        let packages = runner.packages.as_deref().unwrap_or("see list_runners");
+        let told: String = packages.chars().take(MAX_PACKAGES_CHARS).collect();
+        let more = if told.len() < packages.len() {
+            " …"
+        } else {
+            ""
+        };
+        format!("{} {version} ({told}{more})", runner.language)
+    });
+    match described.collect::<Vec<_>>() {
+        none if none.is_empty() => "see list_runners.".to_owned(),
+        some => format!("{}.", some.join("; ")),
+    }
 }
 
 pub(super) async fn call(sandbox: &Sandbox, mut call: Call) -> Result<Reply, Refusal> {
@@ -135,7 +168,10 @@ pub(super) async fn call(sandbox: &Sandbox, mut call: Call) -> Result<Reply, Ref
         environment: environment(arguments.environment.unwrap_or_default())?,
         timeout: arguments.timeout_seconds.map(timeout).transpose()?,
     };
-    let report = sandbox.executor.run(request, call.cancel).await?;
+    let report = sandbox
+        .executor
+        .run(request, &call.progress, call.cancel)
+        .await?;
 
     let shown = &report.new_files[..report.new_files.len().min(MAX_FILES)];
     let result = RunResult::new(sandbox, conversation.as_str(), &report);
