@@ -104,7 +104,7 @@ pub struct Config {
     /// `MAX_CODE_BYTES`
     pub max_code_bytes: usize,
     /// `MAX_UPLOAD_BYTES`
-    pub max_upload_bytes: usize,
+    pub max_upload_bytes: u64,
     /// Whether runs may ask for the network, and which one they get.
     pub network: NetworkPolicy,
     /// `RUNTIME`
@@ -263,7 +263,7 @@ impl Config {
             },
             max_output_bytes: source.parse("MAX_OUTPUT_BYTES", parse::size_in_memory)?,
             max_code_bytes: source.parse("MAX_CODE_BYTES", parse::size_in_memory)?,
-            max_upload_bytes: source.parse("MAX_UPLOAD_BYTES", parse::size_in_memory)?,
+            max_upload_bytes: source.parse("MAX_UPLOAD_BYTES", parse::size)?,
             network: if source.parse("NETWORK_POLICY", parse::network_allowed)? {
                 NetworkPolicy::Allow(source.parse("SANDBOX_NETWORK", parse::text)?)
             } else {

@@ -2,8 +2,12 @@
 
 mod auth;
 pub(crate) mod connections;
+mod conversation;
 mod files;
 mod health;
+mod page;
+mod uploads;
+mod words;
 
 use std::sync::Arc;
 
@@ -31,6 +35,11 @@ pub(crate) fn router(config: &Config, sandbox: Arc<Sandbox>, front: Front) -> Ro
     let open = Router::new()
         // The hash in the path is the capability.
         .route("/files/{*path}", get(files::serve))
+        // The token in the path is the capability.
+        .route(
+            "/uploads/{token}",
+            get(uploads::show).put(uploads::put).post(uploads::post),
+        )
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .with_state(sandbox);

@@ -8,11 +8,13 @@ pub mod config;
 pub mod conversation;
 pub mod docker;
 pub mod executor;
+mod file;
 pub mod links;
 pub mod runner;
 pub mod sandbox;
 pub mod server;
 pub mod telemetry;
+pub mod uploads;
 pub mod workspace;
 
 mod http;

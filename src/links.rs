@@ -1,6 +1,6 @@
-//! Links: how a file of a workspace is named to the outside.
+//! Links: how files, conversations and uploads are named to the outside.
 
-use std::path::Path;
+use std::{fmt, path::Path};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use url::Url;
@@ -15,17 +15,22 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~')
     .remove(b'/');
 
-/// Makes and reads the links of files: all start alike, followed by `<hash>/<path>`.
+/// Makes and reads links.
 #[derive(Debug, Clone)]
 pub struct Links {
-    start: String,
+    /// Start of all links to files; `<hash>/<path>` follows.
+    files: String,
+    /// The same of uploads; the token follows.
+    uploads: Option<String>,
 }
 
 impl Links {
     /// Links for everyone, below `PUBLIC_BASE_URL`.
     pub fn public(base: &Url) -> Self {
+        let base = base.as_str().trim_end_matches('/');
         Self {
-            start: format!("{}/files/", base.as_str().trim_end_matches('/')),
+            files: format!("{base}/files/"),
+            uploads: Some(format!("{base}/uploads/")),
         }
     }
 
@@ -34,29 +39,40 @@ impl Links {
     pub fn local(root: &Path) -> Self {
         let root = percent_encode(root.as_os_str().as_encoded_bytes(), SEGMENT);
         Self {
-            start: format!("file://{root}/"),
+            files: format!("file://{root}/"),
+            uploads: None,
         }
     }
 
-    /// Where the file is: each byte of its name encoded exactly once, UTF-8 or not.
+    /// Where the file is.
     pub fn file(&self, workspace: &WorkspaceHash, path: &FilePath) -> String {
-        format!(
-            "{}{}/{}",
-            self.start,
-            workspace.as_str(),
-            percent_encode(path.as_bytes(), SEGMENT)
-        )
+        format!("{}{}", self.conversation(workspace), below(path))
+    }
+
+    /// Where the conversation's files are shown.
+    pub fn conversation(&self, workspace: &WorkspaceHash) -> String {
+        format!("{}{}/", self.files, workspace.as_str())
+    }
+
+    /// Where a file can be uploaded with `token`; `None` where nothing is served over HTTP.
+    pub fn upload(&self, token: &str) -> Option<String> {
+        Some(format!("{}{token}", self.uploads.as_ref()?))
     }
 
     /// The file that a link names; `None` where it is none of these links.
     pub fn locate(&self, link: &str) -> Option<(WorkspaceHash, FilePath)> {
-        parse(link.strip_prefix(&self.start)?)
+        parse(link.strip_prefix(&self.files)?)
     }
 
-    /// The form of all links (RFC 6570).
+    /// The form of all links to files (RFC 6570).
     pub fn template(&self) -> String {
-        format!("{}{{hash}}/{{+path}}", self.start)
+        format!("{}{{hash}}/{{+path}}", self.files)
     }
+}
+
+/// A file's URL relative to its conversation's: each byte of its name encoded exactly once, UTF-8 or not.
+pub fn below(path: &FilePath) -> impl fmt::Display {
+    percent_encode(path.as_bytes(), SEGMENT)
 }
 
 /// Splits `<hash>/<path>` and decodes the path once.

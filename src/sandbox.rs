@@ -6,6 +6,7 @@ use crate::{
     docker::Docker,
     executor::Executor,
     links::Links,
+    uploads::Uploads,
     workspace::{FileEntry, Workspaces},
 };
 
@@ -18,8 +19,10 @@ pub struct Sandbox {
     pub workspaces: Arc<Workspaces>,
     /// Names files to the outside.
     pub links: Links,
+    /// Tickets for uploads without the token.
+    pub uploads: Uploads,
     /// Largest file that can be uploaded, in bytes.
-    pub max_upload_bytes: usize,
+    pub max_upload_bytes: u64,
 }
 
 /// Media type of a file, by its name alone: its bytes are user code's and prove nothing.

@@ -18,6 +18,7 @@ use crate::{
     mcp::{self, Handler, front::Front},
     sandbox::Sandbox,
     upkeep,
+    uploads::{self, Uploads},
     workspace::Workspaces,
 };
 
@@ -163,6 +164,7 @@ pub async fn sandbox(config: &Config) -> anyhow::Result<Sandbox> {
         executor: Executor::new(config, docker, Arc::clone(&workspaces)),
         workspaces,
         links,
+        uploads: Uploads::new(config.max_upload_bytes, uploads::LIFETIME),
         max_upload_bytes: config.max_upload_bytes,
     })
 }

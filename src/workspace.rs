@@ -9,6 +9,7 @@ mod all;
 mod expiry;
 mod file;
 mod hash;
+mod incoming;
 mod instance;
 mod lease;
 mod listing;
@@ -28,17 +29,18 @@ use std::{
 
 use cap_std::fs::{Dir, MetadataExt as _};
 
-use self::lease::Lease;
 pub use self::{
     all::Workspaces,
     file::OpenFile,
     hash::WorkspaceHash,
+    incoming::{IncomingFile, ReceivedFile},
     listing::{FileEntry, Listing},
     owner::Owner,
     path::FilePath,
     spare::{DataDir, SpareDir},
     usage::DiskUsage,
 };
+use self::{incoming::Incoming, lease::Lease};
 use crate::config::DiskLimits;
 
 /// Why a workspace or a file in it could not be used.
@@ -113,23 +115,32 @@ impl Workspace {
     ///
     /// # Errors
     /// Nothing is changed then. [`WorkspaceError::NotRegular`] where a directory has the name;
-    /// [`WorkspaceError::QuotaExceeded`] where there is no room for it.
+    /// [`WorkspaceError::QuotaExceeded`] or [`WorkspaceError::DiskFull`] where there is no room for it.
     pub async fn write_file(
         &self,
         path: FilePath,
         content: Vec<u8>,
     ) -> Result<FileEntry, WorkspaceError> {
-        let (dir, owner, quota) = (Arc::clone(&self.dir), self.owner, self.limits.workspace);
+        let this = self.clone();
         blocking(move || {
-            let mut usage = DiskUsage::of(&dir, quota)?;
-            usage.bytes = usage.bytes.saturating_add(content.len() as u64);
-            usage.files = usage.files.saturating_add(1);
-            if usage.exceeds(quota) {
-                return Err(WorkspaceError::QuotaExceeded);
-            }
-            file::write(&dir, &path, &content, owner)
+            let mut incoming = Incoming::begin(this, path, content.len() as u64)?;
+            incoming.write(&content)?;
+            incoming.commit()
         })
         .await
+    }
+
+    /// Begins a file that comes bit by bit, `expected` bytes of it for sure. Nothing is seen of it before
+    /// [`IncomingFile::commit`].
+    ///
+    /// # Errors
+    /// [`WorkspaceError::QuotaExceeded`] or [`WorkspaceError::DiskFull`] where there is no room for it.
+    pub async fn receive_file(
+        &self,
+        path: FilePath,
+        expected: u64,
+    ) -> Result<IncomingFile, WorkspaceError> {
+        IncomingFile::begin(self.clone(), path, expected).await
     }
 
     /// A new file in the workspace's hidden directory for output of runs.

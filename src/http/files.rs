@@ -19,10 +19,11 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 use tokio_util::io::ReaderStream;
 
+use super::conversation;
 use crate::{
     links,
     sandbox::{Sandbox, media_type},
-    workspace::{FileEntry, OpenFile, WorkspaceError},
+    workspace::{FileEntry, FilePath, OpenFile, WorkspaceError, WorkspaceHash},
 };
 
 /// Bytes read at once: large enough for disks, small enough for many downloads.
@@ -45,9 +46,12 @@ const INERT: [&str; 10] = [
 /// Serves `GET` and `HEAD /files/<hash>/<path>`.
 pub(super) async fn serve(State(sandbox): State<Arc<Sandbox>>, request: Request) -> Response {
     // 1. Name: what can be no file's name is not found, like a file that is not there.
-    let name = request.uri().path().strip_prefix("/files/");
-    let Some((hash, path)) = name.and_then(links::parse) else {
-        return not_found();
+    let query = request.uri().query().unwrap_or_default();
+    let (hash, path) = match Place::parse(request.uri().path()) {
+        Some(Place::File(hash, path)) => (hash, path),
+        Some(Place::Conversation(hash)) => return conversation::serve(&sandbox, hash, query).await,
+        Some(Place::NoSlash(hash)) => return add_slash(&hash, query),
+        None => return not_found(),
     };
 
     // 2. Open, beneath the workspace only. From here on, the open file is what counts.
@@ -71,7 +75,7 @@ pub(super) async fn serve(State(sandbox): State<Arc<Sandbox>>, request: Request)
 
     // 3. Condition: the client may have it already.
     let etag = etag(&entry);
-    let mut headers = fixed_headers(&entry);
+    let mut headers = fixed_headers(&entry, wants_download(query));
     headers.typed_insert(etag.clone());
     headers.typed_insert(LastModified::from(
         entry.modified.max(SystemTime::UNIX_EPOCH),
@@ -111,15 +115,55 @@ pub(super) async fn serve(State(sandbox): State<Arc<Sandbox>>, request: Request)
     (status, headers, body).into_response()
 }
 
-fn not_found() -> Response {
+pub(super) fn not_found() -> Response {
     (StatusCode::NOT_FOUND, "there is no such file\n").into_response()
 }
 
+/// What a path below `/files/` names.
+enum Place {
+    File(WorkspaceHash, FilePath),
+    Conversation(WorkspaceHash),
+    NoSlash(WorkspaceHash),
+}
+
+impl Place {
+    /// Splits `/files/<hash>/<path>` and decodes the path once.
+    fn parse(path: &str) -> Option<Self> {
+        let below = path.strip_prefix("/files/")?;
+        let Some((hash, path)) = below.split_once('/') else {
+            return WorkspaceHash::parse(below).map(Self::NoSlash);
+        };
+        if path.is_empty() {
+            return WorkspaceHash::parse(hash).map(Self::Conversation);
+        }
+        let (hash, path) = links::parse(below)?;
+        Some(Self::File(hash, path))
+    }
+}
+
+/// Slashes get lost when links are copied, and without this one the page's own links would lead elsewhere.
+/// Any hash is sent on: whether it exists is seen there.
+fn add_slash(hash: &WorkspaceHash, query: &str) -> Response {
+    let mark = if query.is_empty() { "" } else { "?" };
+    // Relative, for proxies that add a prefix.
+    let location = format!("{}/{mark}{query}", hash.as_str());
+    (
+        StatusCode::PERMANENT_REDIRECT,
+        [(header::LOCATION, location)],
+    )
+        .into_response()
+}
+
+/// Whether a browser may show files of this type on our origin.
+pub(super) fn is_inert(media_type: &str) -> bool {
+    INERT.contains(&media_type)
+}
+
 /// What is said of every file, whoever asks for whichever part.
-fn fixed_headers(file: &FileEntry) -> HeaderMap {
+fn fixed_headers(file: &FileEntry, download: bool) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let media_type = media_type(file);
-    let inline = INERT.contains(&media_type.essence_str());
+    let inline = !download && is_inert(media_type.essence_str());
     let content_type = match (media_type.type_().as_str(), media_type.essence_str()) {
         ("text", _) | (_, "application/json") => {
             format!("{}; charset=utf-8", media_type.essence_str())
@@ -144,6 +188,11 @@ fn fixed_headers(file: &FileEntry) -> HeaderMap {
     // Whoever has the link may have the file, but not a proxy's next user.
     insert(header::CACHE_CONTROL, "private, no-cache");
     headers
+}
+
+/// Whether a link asks for the file to be saved rather than shown: `?download`.
+fn wants_download(query: &str) -> bool {
+    url::form_urlencoded::parse(query.as_bytes()).any(|(name, _)| name == "download")
 }
 
 /// RFC 6266: a name for old clients and, in RFC 5987 form, the exact one.
@@ -252,7 +301,6 @@ async fn body(file: OpenFile, range: std::ops::Range<u64>) -> std::io::Result<Bo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workspace::FilePath;
 
     fn entry(name: &[u8]) -> FileEntry {
         let path = FilePath::from_bytes(name.to_vec()).unwrap();
@@ -272,7 +320,7 @@ mod tests {
             b"\xff\xfe",
             &[b'x'; 255],
         ] {
-            let headers = fixed_headers(&entry(name));
+            let headers = fixed_headers(&entry(name), false);
             let disposition = headers[header::CONTENT_DISPOSITION].to_str().unwrap();
             assert!(
                 disposition.bytes().all(|byte| (0x20..0x7f).contains(&byte)),
@@ -298,7 +346,7 @@ mod tests {
             ("a", "attachment"),
             ("a.mhtml", "attachment"),
         ] {
-            let headers = fixed_headers(&entry(name.as_bytes()));
+            let headers = fixed_headers(&entry(name.as_bytes()), false);
             assert!(
                 headers[header::CONTENT_DISPOSITION]
                     .to_str()

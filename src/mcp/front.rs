@@ -26,6 +26,7 @@ use super::{
     Handler,
     message::{Malformed, Message},
     sessions::Sessions,
+    tools::upload_file,
 };
 use crate::config::Config;
 
@@ -72,9 +73,10 @@ impl std::fmt::Debug for Front {
 impl Front {
     /// A front that ends its sessions when `stop` fires.
     pub(crate) fn new(config: &Config, handler: &Handler, stop: &CancellationToken) -> Self {
-        // A file of the largest size in base64, or the longest code with every byte escaped.
+        // The largest file in base64, or the longest code with every byte escaped.
+        let max_file_bytes = upload_file::max_bytes(config.max_upload_bytes);
         let max_body_bytes =
-            (config.max_upload_bytes / 3 * 4).max(config.max_code_bytes * 6) + ENVELOPE_BYTES;
+            (max_file_bytes / 3 * 4).max(config.max_code_bytes * 6) + ENVELOPE_BYTES;
         let rules = StreamableHttpServerConfig::default()
             .with_allowed_hosts(&config.allowed_hosts)
             .with_allowed_origins(&config.allowed_origins)
@@ -127,7 +129,10 @@ impl Front {
                 .into_data()
                 .unwrap_or_default();
             if bytes.len() + data.len() > self.max_body_bytes {
-                let message = format!("the request is larger than {} bytes", self.max_body_bytes);
+                let message = format!(
+                    "the request is larger than {} bytes; larger files come in through create_upload_url",
+                    self.max_body_bytes
+                );
                 return Err(refuse(
                     StatusCode::PAYLOAD_TOO_LARGE,
                     -32600,

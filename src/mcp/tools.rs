@@ -1,8 +1,9 @@
 //! Tools: one file each, with what the model reads of it and what it does.
 
+mod create_upload_url;
 mod list_runners;
 mod run_code;
-mod upload_file;
+pub(super) mod upload_file;
 
 use rmcp::model::{JsonObject, Tool};
 use serde::de::DeserializeOwned;
@@ -49,6 +50,7 @@ pub(super) fn definitions(runners: &Runners) -> Vec<Tool> {
     vec![
         run_code::definition(runners),
         upload_file::definition(),
+        create_upload_url::definition(),
         list_runners::definition(),
     ]
 }
@@ -67,6 +69,7 @@ pub(super) async fn call(
     Some(match name {
         "run_code" => run_code::call(sandbox, call).await,
         "upload_file" => upload_file::call(sandbox, call).await,
+        "create_upload_url" => create_upload_url::call(sandbox, call),
         "list_runners" => list_runners::call(sandbox).await,
         _ => return None,
     })

@@ -1,14 +1,14 @@
-//! File: opening and writing one regular file beneath a workspace's handle.
+//! File: opening one regular file beneath a workspace's handle, and finding the place of a new one.
 
 use std::{
-    io::{self, Read as _, Write as _},
+    io::{self, Read as _},
     time::SystemTime,
 };
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use rustix::fs::OFlags;
 
-use super::{FileEntry, FilePath, Owner, WorkspaceError};
+use super::{FilePath, Owner, WorkspaceError};
 
 /// An open regular file and what `fstat` said of it after it was opened.
 #[derive(Debug)]
@@ -54,43 +54,24 @@ pub(super) fn open(dir: &Dir, path: &FilePath) -> Result<OpenFile, WorkspaceErro
     })
 }
 
-pub(super) fn write(
+/// The directory that `path` is in, made if needed, and the file's name there.
+pub(super) fn parent_of<'a>(
+    path: &'a FilePath,
     dir: &Dir,
-    path: &FilePath,
-    content: &[u8],
     owner: Owner,
-) -> Result<FileEntry, WorkspaceError> {
-    let path_ref = path.as_path();
-    let parent = match path_ref
+) -> Result<(Dir, &'a std::ffi::OsStr), WorkspaceError> {
+    let path = path.as_path();
+    let parent = match path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty())
     {
         None => dir.try_clone()?,
         Some(parent) => open_or_make_dir(dir, parent, owner)?,
     };
-    let name = path_ref
+    let name = path
         .file_name()
         .expect("invariant: a FilePath has a last segment");
-    let temporary = format!(".{}.part", uuid::Uuid::new_v4().simple());
-    let written = write_new(&parent, &temporary, content, owner).and_then(|()| {
-        // Rename replaces the name itself, be it a link, a FIFO or a file; a directory it leaves alone.
-        parent.rename(&temporary, &parent, name)
-    });
-    if let Err(error) = written {
-        // The file was never made, or is useless: whether this succeeds changes nothing for the caller.
-        let _removed = parent.remove_file(&temporary);
-        return Err(match error.kind() {
-            io::ErrorKind::IsADirectory | io::ErrorKind::DirectoryNotEmpty => {
-                WorkspaceError::NotRegular
-            }
-            _ => WorkspaceError::Io(error),
-        });
-    }
-    Ok(FileEntry {
-        path: path.clone(),
-        size: content.len() as u64,
-        modified: SystemTime::now(),
-    })
+    Ok((parent, name))
 }
 
 /// Directory of the workspace that keeps long output.
@@ -103,9 +84,11 @@ pub(super) fn create_output(
 ) -> Result<(FilePath, std::fs::File), WorkspaceError> {
     let path = FilePath::from_bytes(format!("{OUTPUT_DIR}/{name}").into_bytes())?;
     let parent = open_or_make_dir(dir, std::path::Path::new(OUTPUT_DIR), owner)?;
-    let file = parent.open_with(name, OpenOptions::new().write(true).create_new(true))?;
-    owner.take(&parent, name)?;
-    Ok((path, file.into_std()))
+    let file = parent
+        .open_with(name, OpenOptions::new().write(true).create_new(true))?
+        .into_std();
+    owner.take_open(&file)?;
+    Ok((path, file))
 }
 
 /// The directory `path`, made segment by segment so that each new one gets its owner.
@@ -124,12 +107,6 @@ fn open_or_make_dir(
         current = current.open_dir(segment).map_err(not_found_unless_broken)?;
     }
     Ok(current)
-}
-
-fn write_new(parent: &Dir, name: &str, content: &[u8], owner: Owner) -> io::Result<()> {
-    let mut file = parent.open_with(name, OpenOptions::new().write(true).create_new(true))?;
-    owner.take(parent, name)?;
-    file.write_all(content)
 }
 
 /// What stands in the way of a name is the caller's affair; a failing disk is ours.
@@ -153,10 +130,10 @@ mod tests {
 
     use super::*;
 
-    fn workspace() -> (TempDir, Dir, Owner) {
+    fn workspace() -> (TempDir, Dir) {
         let directory = tempfile::tempdir().unwrap();
         let handle = Dir::open_ambient_dir(directory.path(), ambient_authority()).unwrap();
-        (directory, handle, Owner::of_this_process())
+        (directory, handle)
     }
 
     fn path(name: &str) -> FilePath {
@@ -164,28 +141,8 @@ mod tests {
     }
 
     #[test]
-    fn a_written_file_reads_back_and_leaves_nothing_beside_it() {
-        let (directory, dir, owner) = workspace();
-        write(&dir, &path("a/b/c.txt"), b"one", owner).unwrap();
-        write(&dir, &path("a/b/c.txt"), b"two", owner).unwrap();
-        assert_eq!(
-            open(&dir, &path("a/b/c.txt"))
-                .unwrap()
-                .read_up_to(10)
-                .unwrap(),
-            b"two"
-        );
-        assert_eq!(
-            std::fs::read_dir(directory.path().join("a/b"))
-                .unwrap()
-                .count(),
-            1
-        );
-    }
-
-    #[test]
     fn links_that_lead_out_do_not_resolve() {
-        let (directory, dir, owner) = workspace();
+        let (directory, dir) = workspace();
         symlink("/etc/passwd", directory.path().join("absolute")).unwrap();
         symlink("../../../../etc/passwd", directory.path().join("relative")).unwrap();
         symlink("/etc", directory.path().join("middle")).unwrap();
@@ -196,30 +153,14 @@ mod tests {
             );
         }
         assert!(matches!(
-            write(&dir, &path("middle/new"), b"x", owner),
+            parent_of(&path("middle/new"), &dir, Owner::of_this_process()),
             Err(WorkspaceError::NotFound)
         ));
     }
 
     #[test]
-    fn writing_replaces_a_planted_link_and_spares_its_target() {
-        let (directory, dir, owner) = workspace();
-        std::fs::write(directory.path().join("target"), "kept").unwrap();
-        symlink("target", directory.path().join("link")).unwrap();
-        write(&dir, &path("link"), b"new", owner).unwrap();
-        assert_eq!(
-            std::fs::read(directory.path().join("target")).unwrap(),
-            b"kept"
-        );
-        assert_eq!(
-            std::fs::read(directory.path().join("link")).unwrap(),
-            b"new"
-        );
-    }
-
-    #[test]
     fn what_is_not_a_file_is_said_at_once() {
-        let (directory, dir, owner) = workspace();
+        let (directory, dir) = workspace();
         rustix::fs::mknodat(&dir, "fifo", rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
         let _socket =
             std::os::unix::net::UnixListener::bind(directory.path().join("socket")).unwrap();
@@ -230,10 +171,5 @@ mod tests {
                 "{name}"
             );
         }
-        assert!(matches!(
-            write(&dir, &path("directory"), b"x", owner),
-            Err(WorkspaceError::NotRegular)
-        ));
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 3);
     }
 }

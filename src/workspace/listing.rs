@@ -6,6 +6,7 @@ use cap_std::fs::{Dir, MetadataExt as _};
 
 use super::{
     FilePath,
+    incoming::is_temporary,
     walk::{Enter, walk},
 };
 
@@ -33,6 +34,7 @@ pub struct FileEntry {
 #[derive(Debug, Default)]
 pub struct Listing {
     files: BTreeMap<FilePath, Seen>,
+    cut_off: bool,
 }
 
 /// What tells a file from the same name's earlier one. User code can set every time but `changed`.
@@ -47,8 +49,8 @@ struct Seen {
 impl Listing {
     pub(super) fn of(dir: &Dir) -> io::Result<Self> {
         let (mut files, mut name_bytes) = (BTreeMap::new(), 0);
-        let _cut_off = walk(dir, &mut |entry| {
-            if HIDDEN.contains(&entry.path.as_bytes()) {
+        let walked = walk(dir, &mut |entry| {
+            if HIDDEN.contains(&entry.path.as_bytes()) || is_temporary(entry.path) {
                 return ControlFlow::Continue(Enter::No);
             }
             // One that is too long to be asked for is of no use to anyone.
@@ -62,7 +64,15 @@ impl Listing {
                 ControlFlow::Break(())
             }
         })?;
-        Ok(Self { files })
+        Ok(Self {
+            files,
+            cut_off: walked.is_break(),
+        })
+    }
+
+    /// Whether there are more files than can be listed.
+    pub fn is_cut_off(&self) -> bool {
+        self.cut_off
     }
 
     /// All files, sorted by name.
@@ -121,7 +131,8 @@ mod tests {
         let root = directory.path();
         fs::create_dir_all(root.join("b/c")).unwrap();
         fs::create_dir_all(root.join(".runs")).unwrap();
-        for name in ["z", "b/c/deep", "b/a", ".runs/x", ".profile"] {
+        let temporary = format!(".upload-{}", "0".repeat(32));
+        for name in ["z", "b/c/deep", "b/a", ".runs/x", ".profile", &temporary] {
             fs::write(root.join(name), name).unwrap();
         }
         symlink("/etc", root.join("link")).unwrap();

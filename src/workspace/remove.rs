@@ -6,6 +6,7 @@ use cap_std::fs::{Dir, FileTypeExt as _};
 
 use super::{
     expiry::TRASH,
+    incoming::{is_abandoned, is_temporary},
     walk::{Enter, walk},
 };
 
@@ -40,14 +41,17 @@ pub(super) fn remove_dir(trash: &Dir, name: &OsStr) -> io::Result<()> {
 }
 
 /// Deletes what is neither file, directory nor link, and directories too deep to be looked into: nobody
-/// can use the former once its run has ended, and the latter would hide from the quota.
+/// can use the former once its run has ended, and the latter would hide from the quota. So would what a
+/// crash left of an upload, from its owner.
 ///
 /// What is deep goes through the trash of `root`, the directory of all workspaces.
 pub(super) fn tidy(dir: &Dir, root: &Dir) -> io::Result<()> {
     let mut deep = Vec::new();
     let _all = walk(dir, &mut |entry| {
         let kind = entry.metadata.file_type();
-        if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device() {
+        let special =
+            kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device();
+        if special || (is_temporary(entry.path) && is_abandoned(entry.metadata)) {
             let _deleted = entry.dir.remove_file(entry.name);
         } else if entry.too_deep {
             let place = uuid::Uuid::new_v4().simple().to_string();
