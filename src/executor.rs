@@ -3,7 +3,9 @@
 //! The steps are those of [`Executor::run`], in order. Where the run happens is the [`Backend`]'s
 //! affair; what the caller is told of it, the reply's.
 
+mod activity;
 mod admission;
+mod audit;
 mod backend;
 mod catalog;
 mod hint;
@@ -12,35 +14,42 @@ mod pool;
 mod progress;
 mod report;
 mod request;
+mod terms;
 mod warm;
 
 use std::{
     collections::BTreeMap,
     convert::Infallible,
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use futures_util::StreamExt as _;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use self::{
+    activity::Activity,
     admission::{Admission, Permit},
     catalog::Catalog,
     pool::Pool,
+    terms::{Terms, remove_installer_dir},
     warm::Place,
 };
 pub use self::{
+    activity::{Ended, Running},
     backend::{Backend, BackendError, Ending, Exit, RunId, RunInput, RunSpec, Usage},
     output::{Captured, Output},
+    pool::Warm,
     progress::{Progress, Stage},
     report::{RunReport, Status},
-    request::{RunError, RunRequest},
+    request::{Program, RunError, RunRequest},
 };
 use crate::{
     config::{Config, NetworkPolicy, RunLimits},
+    conversation::ConversationId,
     runner::{Protocol, Runner, Runners},
-    workspace::{Allowance, DataDir, Listing, Workspace, Workspaces},
+    workspace::{Allowance, DataDir, Listing, Workspace, WorkspaceError, Workspaces},
 };
 
 /// Runs code. See the module's words.
@@ -51,6 +60,7 @@ pub struct Executor<B: Backend> {
     catalog: Catalog,
     admission: Admission,
     pool: Pool<B::Prepared>,
+    activity: Activity,
     limits: RunLimits,
     network: NetworkPolicy,
     pass_through_env: BTreeMap<String, String>,
@@ -68,6 +78,7 @@ impl<B: Backend> Executor<B> {
             workspaces,
             catalog: Catalog::default(),
             pool: Pool::new(config.warm),
+            activity: Activity::default(),
             admission: Admission::new(admission.running, admission.queued, admission.queue_timeout),
             limits: config.limits,
             network: config.network.clone(),
@@ -88,23 +99,15 @@ impl<B: Backend> Executor<B> {
         progress: &Progress,
         cancel: CancellationToken,
     ) -> Result<RunReport, RunError> {
-        self.check_code(&request.code)?;
-        let timeout = self.allowed_timeout(&request)?;
-        let network = self.allowed_network(&request)?;
-        let mut runner = self.runner(&request.language).await?;
-        let mut environment = self.pass_through_env.clone();
-        environment.extend(request.environment.clone());
+        let mut terms = self.terms(&request).await?;
         let placing = async {
-            match self
-                .place(&request, &runner, network.clone(), &environment, progress)
-                .await
-            {
+            self.make_installer_dir(&request).await?;
+            match self.place(&request, &terms, progress).await {
                 // The image may have lost its name to a newer build just now.
                 Err(RunError::Backend(BackendError::RunnerUnavailable { .. })) => {
                     self.discover().await?;
-                    runner = self.runner(&request.language).await?;
-                    self.place(&request, &runner, network, &environment, progress)
-                        .await
+                    terms = self.terms(&request).await?;
+                    self.place(&request, &terms, progress).await
                 }
                 placed => placed,
             }
@@ -118,14 +121,22 @@ impl<B: Backend> Executor<B> {
             run_id,
             workspace,
             container,
+            was_warm,
         } = place;
+        let entry = self.activity.enter(Running {
+            run_id,
+            caller: request.conversation.caller().clone(),
+            workspace: workspace.hash().clone(),
+            language: terms.runner.language.clone(),
+            since: SystemTime::now(),
+        });
         let (before, allowance) = tokio::join!(workspace.list(), workspace.allowance());
         let (before, allowance) = (before?, allowance?);
 
         let input = RunInput {
-            code: request.code,
-            environment,
-            timeout,
+            code: request.program.source().to_owned(),
+            environment: terms.environment.clone(),
+            timeout: terms.timeout,
         };
         let mut output = Output::new(self.max_output_bytes, &workspace, run_id, progress.clone());
         progress.enter(Stage::Running);
@@ -141,14 +152,15 @@ impl<B: Backend> Executor<B> {
             )
             .await?;
         let duration = started.elapsed();
+        entry.ends(status, duration, was_warm);
 
+        remove_installer_dir(&request, &workspace).await;
         let files = after_the_run(&workspace).await;
         let new_files = files.new_since(&before).collect();
         let (stdout, stderr) = output.finish().await;
         let mut report = RunReport {
             run_id,
-            caller: request.conversation.caller().clone(),
-            language: runner.language.clone(),
+            language: terms.runner.language.clone(),
             status,
             exit_code: exit.code(),
             stdout,
@@ -161,13 +173,13 @@ impl<B: Backend> Executor<B> {
             files,
             new_files,
         };
-        report.hint = hint::of(&report, &runner, request.network, &self.limits);
-        report.log();
+        report.hint = hint::of(&report, &terms, &self.limits);
+        audit::log(&request, &terms, &self.limits, &report, was_warm);
         if report.status == Status::DiskQuota || allowance.for_tidying {
             // Containers made before could write more into it.
             self.pool.forget(report.workspace.hash());
         } else {
-            self.pool.want_next(report.workspace.clone(), runner);
+            self.pool.want_next(report.workspace.clone(), terms.next);
         }
         Ok(report)
     }
@@ -200,9 +212,7 @@ impl<B: Backend> Executor<B> {
     async fn place(
         &self,
         request: &RunRequest,
-        runner: &Runner,
-        network: Option<String>,
-        environment: &BTreeMap<String, String>,
+        terms: &Terms,
         progress: &Progress,
     ) -> Result<(Permit, Place<B::Prepared>), RunError> {
         let conversation = &request.conversation;
@@ -213,16 +223,16 @@ impl<B: Backend> Executor<B> {
                 progress.enter(Stage::Queued);
             })
             .await?;
-        // Protocol 1 takes the environment when the container is made.
-        let can_be_warm = runner.protocol == Protocol::Framed || request.environment.is_empty();
-        if network.is_none()
-            && can_be_warm
-            && let Some(place) = self.warm_place(conversation, runner).await?
+        if terms.can_be_warm
+            && let Some(place) = self.warm_place(conversation, &terms.runner).await?
         {
             return Ok((permit, place));
         }
         progress.enter(Stage::Starting);
-        let spec = |run_id, data| self.spec(run_id, data, runner, network, environment.clone());
+        let spec = |run_id, data| {
+            let (network, environment) = (terms.network.clone(), terms.environment.clone());
+            self.spec(run_id, data, &terms.runner, network, environment)
+        };
         Ok((permit, self.cold_place(conversation, spec).await?))
     }
 
@@ -326,44 +336,54 @@ impl<B: Backend> Executor<B> {
         self.backend.stop().await;
     }
 
-    fn check_code(&self, code: &str) -> Result<(), RunError> {
-        if code.len() > self.max_code_bytes {
-            return Err(RunError::CodeTooLarge {
-                bytes: code.len(),
-                limit: self.max_code_bytes,
-            });
-        }
-        Ok(())
+    /// The runs under way, those of one conversation if it is named, in no order.
+    pub fn running(&self, conversation: Option<&ConversationId>) -> Vec<Running> {
+        let hash = conversation.map(|conversation| self.workspaces.hash(conversation));
+        self.activity.running(hash.as_ref())
     }
 
-    fn allowed_timeout(&self, request: &RunRequest) -> Result<Duration, RunError> {
-        match request.timeout {
-            None => Ok(self.limits.timeout),
-            Some(timeout) if timeout <= self.limits.timeout_max => Ok(timeout),
-            Some(_) => Err(RunError::TimeoutTooLong {
-                limit: self.limits.timeout_max,
-            }),
-        }
+    /// The last runs, newest first.
+    pub fn ended(&self) -> Vec<Ended> {
+        self.activity.ended()
     }
 
-    fn allowed_network(&self, request: &RunRequest) -> Result<Option<String>, RunError> {
-        match &self.network {
-            _ if !request.network => Ok(None),
-            NetworkPolicy::Allow(network) => Ok(Some(network.clone())),
-            NetworkPolicy::Deny => Err(RunError::NetworkNotAllowed),
-        }
+    /// How many runs wait for a place.
+    pub fn queued(&self) -> usize {
+        self.admission.queued()
     }
 
-    /// The runner of a language; looked for anew where none is known, as an image may have been built since.
-    async fn runner(&self, language: &str) -> Result<Runner, RunError> {
-        let mut runners = self.catalog.last();
-        if runners.find(language).is_none() {
-            runners = self.discover().await?;
+    /// How many containers wait for runs.
+    pub fn waiting(&self) -> Warm {
+        self.pool.count()
+    }
+
+    /// Deletes a conversation's workspace and returns how many files it had.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::InUse`] while a run or a download goes on.
+    pub async fn close(&self, conversation: &ConversationId) -> Result<u64, WorkspaceError> {
+        let hash = self.workspaces.hash(conversation);
+        let asked = Instant::now();
+        loop {
+            // A container that waits for the next run holds the workspace; one that is being made is let go as
+            // soon as it is there.
+            self.pool.forget(&hash);
+            match self.workspaces.remove(conversation).await {
+                Err(WorkspaceError::InUse)
+                    if self.activity.running(Some(&hash)).is_empty()
+                        && asked.elapsed() < CLOSE_LIMIT =>
+                {
+                    sleep(CLOSE_PAUSE).await;
+                }
+                removed => return removed,
+            }
         }
-        let found = runners.find(language).cloned();
-        found.ok_or_else(|| RunError::unknown_language(language, &runners))
     }
 }
+
+/// Time for whatever still holds a workspace that is to be closed, and time between two tries.
+const CLOSE_LIMIT: Duration = Duration::from_secs(3);
+const CLOSE_PAUSE: Duration = Duration::from_millis(20);
 
 /// Tidies up and lists what there is. The run took place, so its report is not lost over this.
 async fn after_the_run(workspace: &Workspace) -> Listing {

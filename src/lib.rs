@@ -10,6 +10,7 @@ pub mod docker;
 pub mod executor;
 mod file;
 pub mod links;
+pub mod package;
 pub mod runner;
 pub mod sandbox;
 pub mod server;
@@ -19,4 +20,5 @@ pub mod workspace;
 
 mod http;
 mod mcp;
+mod picture;
 mod upkeep;

@@ -11,7 +11,7 @@ use mcp_code_sandbox::{
     caller::Caller,
     config::{Config, Source},
     conversation::ConversationId,
-    executor::{Progress, RunReport, RunRequest},
+    executor::{Program, Progress, RunReport, RunRequest},
     sandbox::Sandbox,
     server, telemetry,
 };
@@ -132,7 +132,7 @@ impl From<Request> for RunRequest {
         Self {
             conversation: ConversationId::random(Caller::default()),
             language: request.language,
-            code: request.code,
+            program: Program::Code(request.code),
             network: request.network,
             environment: request.environment,
             timeout: request.timeout_seconds.map(Duration::from_secs_f64),

@@ -47,6 +47,8 @@ pub(super) async fn discover(
         version: None,
         packages: None,
         protocol: Protocol::Plain,
+        install: Vec::new(),
+        command: None,
         // The operator named it himself: it goes before any image that was merely found.
         created: i64::MAX,
     });
@@ -122,6 +124,12 @@ fn described_by_labels(image: &ImageSummary) -> Option<Runner> {
         version: label("sandbox.version").map(str::to_owned),
         packages: label("sandbox.packages").map(str::to_owned),
         protocol,
+        install: label("sandbox.install")
+            .unwrap_or_default()
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect(),
+        command: None,
         created: image.created,
     })
 }

@@ -8,7 +8,7 @@ use mcp_code_sandbox::{
     caller::Caller,
     config::{Config, NetworkPolicy},
     conversation::ConversationId,
-    executor::{Progress, RunReport, RunRequest, Status},
+    executor::{Program, Progress, RunReport, RunRequest, Status},
     runner::Runners,
     sandbox::Sandbox,
     server,
@@ -426,7 +426,7 @@ impl Bench {
         let request = RunRequest {
             conversation,
             language: programs.language.to_owned(),
-            code: code.to_owned(),
+            program: Program::Code(code.to_owned()),
             network,
             environment: variable
                 .map(|(name, value)| (name.to_owned(), value))

@@ -68,9 +68,9 @@ impl Admission {
         }
     }
 
-    /// Whether a run waits for a place.
-    pub(super) fn someone_waits(&self) -> bool {
-        lock(&self.state).queued > 0
+    /// How many runs wait for a place.
+    pub(super) fn queued(&self) -> usize {
+        lock(&self.state).queued
     }
 
     /// A place for a run of `conversation`; calls `on_wait` where there is none yet. Dropping the future gives

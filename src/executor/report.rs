@@ -2,13 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use tracing::info;
-
 use super::{Captured, Ending, RunId, Usage};
-use crate::{
-    caller::Caller,
-    workspace::{FileEntry, Listing, Workspace},
-};
+use crate::workspace::{FileEntry, Listing, Workspace};
 
 /// How a run ended. A failing program is an outcome, never an error of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,8 +29,6 @@ pub enum Status {
 pub struct RunReport {
     /// The run's name in logs and on its container.
     pub run_id: RunId,
-    /// Who called.
-    pub caller: Caller,
     /// Language that ran, by its own name.
     pub language: String,
     /// How it ended.
@@ -87,19 +80,5 @@ impl Status {
             Self::DiskQuota => "disk_quota",
             Self::Cancelled => "cancelled",
         }
-    }
-}
-
-impl RunReport {
-    pub(super) fn log(&self) {
-        info!(
-            run_id = %self.run_id,
-            caller = self.caller.as_str(),
-            workspace = self.workspace.hash().short(),
-            language = self.language,
-            status = self.status.as_str(),
-            duration_ms = self.duration.as_millis(),
-            "run ended"
-        );
     }
 }

@@ -31,6 +31,8 @@ pub(super) struct Place<P> {
     pub(super) run_id: RunId,
     pub(super) workspace: Workspace,
     pub(super) container: P,
+    /// Whether the container waited for the run.
+    pub(super) was_warm: bool,
 }
 
 impl<B: Backend> Executor<B> {
@@ -119,6 +121,7 @@ impl<B: Backend> Executor<B> {
             run_id,
             workspace,
             container,
+            was_warm: false,
         })
     }
 
@@ -133,6 +136,7 @@ impl<B: Backend> Executor<B> {
             run_id,
             workspace,
             container,
+            was_warm: true,
         })
     }
 
@@ -149,7 +153,7 @@ impl<B: Backend> Executor<B> {
                 }
                 continue;
             };
-            while self.admission.someone_waits() {
+            while self.admission.queued() > 0 {
                 sleep(GIVE_WAY_PAUSE).await;
             }
             let language = job.language().to_owned();

@@ -1,9 +1,17 @@
 //! Tools: one file each, with what the model reads of it and what it does.
 
+mod close_conversation;
 mod create_upload_url;
+mod delete_file;
+mod get_status;
+mod install_packages;
+mod list_files;
 mod list_runners;
+mod read_file;
 mod run_code;
+mod run_result;
 pub(super) mod upload_file;
+mod write_file;
 
 use rmcp::model::{JsonObject, Tool};
 use serde::de::DeserializeOwned;
@@ -36,12 +44,26 @@ impl Call {
             .map_err(|error| Refusal::invalid_argument(error.to_string()))
     }
 
-    /// The conversation that the arguments name, else the header, else a new one.
+    /// The conversation that the arguments name, else the header; `None` where neither does.
+    fn named_conversation(&self, named: Option<String>) -> Result<Option<ConversationId>, Refusal> {
+        let name = named.or_else(|| self.conversation_header.clone());
+        let conversation = name.map(|name| ConversationId::parse(self.caller.clone(), name));
+        Ok(conversation.transpose()?)
+    }
+
+    /// The same, which must be named.
+    fn known_conversation(&self, named: Option<String>) -> Result<ConversationId, Refusal> {
+        self.named_conversation(named)?.ok_or_else(|| {
+            Refusal::invalid_argument(
+                "conversationId is missing; pass the one that the conversation's first call returned",
+            )
+        })
+    }
+
+    /// The same, or a new one.
     fn conversation(&self, named: Option<String>) -> Result<ConversationId, Refusal> {
-        match named.or_else(|| self.conversation_header.clone()) {
-            Some(name) => Ok(ConversationId::parse(self.caller.clone(), name)?),
-            None => Ok(ConversationId::random(self.caller.clone())),
-        }
+        let named = self.named_conversation(named)?;
+        Ok(named.unwrap_or_else(|| ConversationId::random(self.caller.clone())))
     }
 }
 
@@ -49,15 +71,22 @@ impl Call {
 pub(super) fn definitions(runners: &Runners) -> Vec<Tool> {
     vec![
         run_code::definition(runners),
+        install_packages::definition(),
+        list_files::definition(),
+        read_file::definition(),
+        write_file::definition(),
         upload_file::definition(),
         create_upload_url::definition(),
+        delete_file::definition(),
+        close_conversation::definition(),
         list_runners::definition(),
+        get_status::definition(),
     ]
 }
 
 /// Whether the tool `name` may take longer than clients like to wait.
 pub(super) fn may_take_long(name: &str) -> bool {
-    name == "run_code"
+    matches!(name, "run_code" | "install_packages")
 }
 
 /// Calls the tool `name`; `None` where there is no such tool.
@@ -68,9 +97,16 @@ pub(super) async fn call(
 ) -> Option<Result<Reply, Refusal>> {
     Some(match name {
         "run_code" => run_code::call(sandbox, call).await,
+        "install_packages" => install_packages::call(sandbox, call).await,
+        "list_files" => list_files::call(sandbox, call).await,
+        "read_file" => read_file::call(sandbox, call).await,
+        "write_file" => write_file::call(sandbox, call).await,
         "upload_file" => upload_file::call(sandbox, call).await,
         "create_upload_url" => create_upload_url::call(sandbox, call),
+        "delete_file" => delete_file::call(sandbox, call).await,
+        "close_conversation" => close_conversation::call(sandbox, call).await,
         "list_runners" => list_runners::call(sandbox).await,
+        "get_status" => get_status::call(sandbox, call).await,
         _ => return None,
     })
 }

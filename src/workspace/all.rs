@@ -1,6 +1,7 @@
 //! All: the workspaces of this server, in `SANDBOX_ROOT`.
 
 use std::{
+    ffi::OsStr,
     fs, io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -14,8 +15,8 @@ use cap_std::{
 use secrecy::SecretString;
 
 use super::{
-    Owner, SpareDir, Workspace, WorkspaceError, WorkspaceHash, blocking, expiry, free_bytes,
-    instance::Instance, lease::Leases,
+    DiskUsage, Owner, SpareDir, Workspace, WorkspaceError, WorkspaceHash, blocking, expiry,
+    free_bytes, instance::Instance, lease::Leases, remove::Trashed,
 };
 use crate::{config::DiskLimits, conversation::ConversationId};
 
@@ -87,8 +88,7 @@ impl Workspaces {
             self.owner,
             self.limits,
         );
-        // Before the directory is looked at, so that it is not taken away in between.
-        let lease = self.leases.take(hash.clone());
+        let held = self.hold(hash.clone());
         blocking(move || {
             if free_bytes(&root)? < limits.min_free {
                 return Err(WorkspaceError::DiskFull);
@@ -102,16 +102,24 @@ impl Workspaces {
             owner.take(&root, hash.as_str())?;
             let dir = root.open_dir(hash.as_str())?;
             expiry::mark_used(&dir)?;
-            Ok(Workspace {
-                hash,
-                root: Arc::clone(&root),
-                dir: Arc::new(dir),
-                owner,
-                limits,
-                _lease: Arc::new(lease),
-            })
+            Ok(held(dir))
         })
         .await
+    }
+
+    /// What makes the directory of that name a workspace. Called before the directory is looked at, so that it is
+    /// not taken away in between.
+    fn hold(&self, hash: WorkspaceHash) -> impl FnOnce(Dir) -> Workspace + Send + 'static {
+        let (root, owner, limits) = (Arc::clone(&self.root), self.owner, self.limits);
+        let lease = self.leases.take(hash.clone());
+        move |dir| Workspace {
+            hash,
+            root,
+            dir: Arc::new(dir),
+            owner,
+            limits,
+            _lease: Arc::new(lease),
+        }
     }
 
     /// Whether the conversation has a workspace.
@@ -141,13 +149,8 @@ impl Workspaces {
         conversation: &ConversationId,
         spare: SpareDir,
     ) -> Result<Result<Workspace, SpareDir>, WorkspaceError> {
-        let (root, hash, owner, limits) = (
-            Arc::clone(&self.root),
-            self.hash(conversation),
-            self.owner,
-            self.limits,
-        );
-        let lease = self.leases.take(hash.clone());
+        let (root, hash, limits) = (Arc::clone(&self.root), self.hash(conversation), self.limits);
+        let held = self.hold(hash.clone());
         blocking(move || {
             if free_bytes(&root)? < limits.min_free {
                 return Err(WorkspaceError::DiskFull);
@@ -155,14 +158,7 @@ impl Workspaces {
             match spare.become_workspace(&hash) {
                 Ok(()) => {
                     let dir = root.open_dir(hash.as_str())?;
-                    Ok(Ok(Workspace {
-                        hash,
-                        root: Arc::clone(&root),
-                        dir: Arc::new(dir),
-                        owner,
-                        limits,
-                        _lease: Arc::new(lease),
-                    }))
+                    Ok(Ok(held(dir)))
                 }
                 Err(error) => match error.kind() {
                     io::ErrorKind::AlreadyExists => Ok(Err(spare)),
@@ -179,24 +175,49 @@ impl Workspaces {
     /// # Errors
     /// [`WorkspaceError::NotFound`] where there is none.
     pub async fn find(&self, hash: WorkspaceHash) -> Result<Workspace, WorkspaceError> {
-        let (root, owner, limits) = (Arc::clone(&self.root), self.owner, self.limits);
-        let lease = self.leases.take(hash.clone());
+        let root = Arc::clone(&self.root);
+        let held = self.hold(hash.clone());
         blocking(move || match root.open_dir(hash.as_str()) {
             Ok(dir) => {
                 expiry::mark_used(&dir)?;
-                Ok(Workspace {
-                    hash,
-                    root: Arc::clone(&root),
-                    dir: Arc::new(dir),
-                    owner,
-                    limits,
-                    _lease: Arc::new(lease),
-                })
+                Ok(held(dir))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(WorkspaceError::NotFound),
             Err(error) => Err(error.into()),
         })
         .await
+    }
+
+    /// Deletes the conversation's workspace, and returns how many files it had; none where there was none.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::InUse`] while a run or a download goes on.
+    pub async fn remove(&self, conversation: &ConversationId) -> Result<u64, WorkspaceError> {
+        let (root, leases, hash) = (
+            Arc::clone(&self.root),
+            Arc::clone(&self.leases),
+            self.hash(conversation),
+        );
+        blocking(move || {
+            let taken = leases.unless_held(&hash, || {
+                Trashed::take(&root, OsStr::new(hash.as_str()), &root)
+            });
+            match taken.ok_or(WorkspaceError::InUse)? {
+                Ok(trashed) => {
+                    let files = trashed.files()?;
+                    trashed.delete()?;
+                    Ok(files)
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+                Err(error) => Err(error.into()),
+            }
+        })
+        .await
+    }
+
+    /// What one workspace may take.
+    pub fn quota(&self) -> DiskUsage {
+        self.limits.workspace
     }
 
     /// When a workspace that is used now expires; `None` where they are kept.

@@ -141,7 +141,6 @@ python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"socket\")' 2>/de
         format!("/files/{hash}/%252e%252e%252f.instance"),
         format!("/files/{hash}/mine%00"),
         format!("/files/{hash}//mine"),
-        format!("/files/{hash}/"),
         format!("/files/{hash}//etc/passwd"),
         format!("/files/{}/mine", hash.to_uppercase()),
         format!("/files/{}/mine", &hash[..63]),

@@ -31,7 +31,8 @@ async fn plain_curl_needs_neither_accept_nor_initialize_nor_session() {
             .iter()
             .map(|tool| tool["name"].as_str().unwrap())
             .collect();
-        assert_eq!(names, ["run_code", "upload_file", "list_runners"]);
+        assert_eq!(names[0], "run_code");
+        assert_eq!(names.len(), 11);
     }
 }
 
