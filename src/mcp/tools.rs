@@ -5,8 +5,15 @@ mod list_runners;
 mod run_code;
 pub(super) mod upload_file;
 
+use std::sync::Arc;
+
 use rmcp::model::{JsonObject, Tool};
+use schemars::{
+    Schema,
+    transform::{RecursiveTransform, Transform as _},
+};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{refusal::Refusal, reply::Reply};
@@ -47,12 +54,34 @@ impl Call {
 
 /// All tools, in the order clients see them, where there are these runners.
 pub(super) fn definitions(runners: &Runners) -> Vec<Tool> {
-    vec![
+    let mut tools = vec![
         run_code::definition(runners),
         upload_file::definition(),
         create_upload_url::definition(),
         list_runners::definition(),
-    ]
+    ];
+    for tool in &mut tools {
+        tool.input_schema = portable(&tool.input_schema);
+        tool.output_schema = tool.output_schema.as_ref().map(portable);
+    }
+    tools
+}
+
+/// The schema without what other languages trip over: formats that are only Rust's, such as `uint64`, which
+/// validators warn of, and a default of null, which none of our types allows.
+fn portable(schema: &Arc<JsonObject>) -> Arc<JsonObject> {
+    let mut schema = Schema::from(JsonObject::clone(schema));
+    RecursiveTransform(|schema: &mut Schema| {
+        let Some(keywords) = schema.as_object_mut() else {
+            return;
+        };
+        keywords.shift_remove("format");
+        if keywords.get("default").is_some_and(Value::is_null) {
+            keywords.shift_remove("default");
+        }
+    })
+    .transform(&mut schema);
+    Arc::new(std::mem::take(schema.ensure_object()))
 }
 
 /// Whether the tool `name` may take longer than clients like to wait.
