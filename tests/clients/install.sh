@@ -55,7 +55,13 @@ install_node() {
 make_node_modules() {
     cp "$PINS/package.json" "$PINS/package-lock.json" "$CLIENTS" &&
         timeout 900 npm ci --prefix "$CLIENTS" --ignore-scripts --no-audit --no-fund &&
-        # It comes as an optional package, which npm leaves out without a word on a machine it is not for.
+        link_node
+}
+
+# Node comes as the one of two packages that is for this machine. Old versions of npm do not link it.
+link_node() {
+    local packages=("$CLIENTS"/node_modules/node-linux-*)
+    ln -sfn "../${packages[0]##*/}/bin/node" "$CLIENTS/node_modules/.bin/node" &&
         "$CLIENTS/node_modules/.bin/node" --version
 }
 
