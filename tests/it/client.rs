@@ -23,7 +23,7 @@ use crate::server::TestServer;
 /// Time for one step of a client: loading a large SDK on a busy machine is the longest.
 const STEP_LIMIT: Duration = Duration::from_secs(30);
 
-/// A client under way. Dropping it kills it, and whatever it started.
+/// A client under way. Dropping it kills it, and whatever it started; a test that fails shows what it said.
 pub(crate) struct Client {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -54,12 +54,12 @@ impl Client {
     pub(crate) async fn tells(&mut self, step: &str) -> Value {
         let line = timeout(STEP_LIMIT, self.lines.next_line()).await;
         let Ok(Ok(Some(line))) = line else {
-            panic!("the client did not get to {step:?} ({line:?}){self}");
+            panic!("the client did not get to {step:?}: {line:?}");
         };
         self.told.push(line.clone());
         match serde_json::from_str::<Value>(&line) {
             Ok(facts) if facts["step"] == step => facts,
-            _ => panic!("expected {step:?}{self}"),
+            _ => panic!("expected {step:?}, not {line}"),
         }
     }
 
@@ -73,7 +73,7 @@ impl Client {
         self.let_go();
         let before = self.told.len();
         let status = self.ended().await;
-        assert!(status.success(), "the client failed: {status}{self}");
+        assert!(status.success(), "the client failed: {status}");
         (self.told[before..].join("\n"), self.complaints())
     }
 
@@ -86,7 +86,7 @@ impl Client {
             self.child.wait().await.unwrap()
         };
         let Ok(status) = timeout(2 * STEP_LIMIT, ending).await else {
-            panic!("the client does not end{self}");
+            panic!("the client does not end");
         };
         status
     }
@@ -96,21 +96,19 @@ impl Client {
         let bytes = fs::read(self.errors.path()).unwrap();
         String::from_utf8_lossy(&bytes).into_owned()
     }
-}
 
-/// For messages: all that it said.
-impl std::fmt::Display for Client {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    #[expect(clippy::print_stderr, reason = "seen where a test fails")]
+    fn show(&self) {
         let (told, errors) = (self.told.join("\n"), self.complaints());
-        write!(
-            formatter,
-            "\n--- it printed\n{told}\n--- its stderr\n{errors}"
-        )
+        eprintln!("--- the client printed\n{told}\n--- and to its standard error\n{errors}");
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.show();
+        }
         // Once it was waited for, its id may be another's.
         if let Some(id) = self.child.id() {
             let group = Pid::from_raw(id.try_into().unwrap()).unwrap();
@@ -119,6 +117,7 @@ impl Drop for Client {
     }
 }
 
+/// What `tests/clients/install.sh` installed.
 pub(crate) fn installed(path: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join(".build/clients")
@@ -131,24 +130,28 @@ pub(crate) fn installed(path: &str) -> PathBuf {
     path
 }
 
+/// A file of `tests/clients`.
 pub(crate) fn ours(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/clients")
         .join(file)
 }
 
+/// One of our programs, by the pinned Python packages.
 pub(crate) fn python(program: &str) -> Command {
     let mut command = Command::new(installed("venv/bin/python"));
     command.arg(ours(program));
     command
 }
 
+/// A program, by the pinned Node.
 pub(crate) fn node(program: impl AsRef<Path>) -> Command {
     let mut command = Command::new(installed("node_modules/.bin/node"));
     command.arg(program.as_ref());
     command
 }
 
+/// What clients are told to connect to.
 pub(crate) fn endpoint(server: &TestServer) -> String {
     format!("{}/mcp", server.base_url())
 }

@@ -112,8 +112,7 @@ async fn no_container_is_left(root: &Path) {
     while !containers_of(&instance).is_empty() {
         assert!(
             since.elapsed() < CANCEL_LIMIT,
-            "{:?}",
-            containers_of(&instance)
+            "the run goes on though its client gave up"
         );
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

@@ -70,7 +70,7 @@ fn failed_checks(results: &TempDir) -> BTreeMap<String, String> {
 }
 
 #[tokio::test]
-async fn conformance_of_revisions_with_sessions() {
+async fn of_the_revisions_with_sessions() {
     conformance(
         "@modelcontextprotocol/conformance",
         &[],
@@ -80,7 +80,7 @@ async fn conformance_of_revisions_with_sessions() {
 }
 
 #[tokio::test]
-async fn conformance_of_the_newest_revision() {
+async fn of_the_newest_revision() {
     conformance(
         "conformance-next",
         &["--requirements", "2026-07-28"],
