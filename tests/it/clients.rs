@@ -184,6 +184,23 @@ async fn mcp_remote() {
     tour(command, "2025-11-25", server.root()).await;
 }
 
+#[tokio::test]
+async fn python_sdk_that_starts_the_server() {
+    for (mode, revision) in [("auto", "2026-07-28"), ("legacy", "2025-11-25")] {
+        let home = tempfile::tempdir().unwrap();
+        let mut command = python("python_mcp.py");
+        command
+            .args([mode, env!("CARGO_BIN_EXE_mcp-code-sandbox"), "stdio"])
+            .current_dir(&home)
+            .env_clear()
+            .env("HOME", home.path())
+            .env("WARM_POOL_SIZE", "0")
+            .env("WARM_CONVERSATIONS", "0");
+        let root = home.path().join(".local/share/mcp-code-sandbox/workspaces");
+        tour(command, revision, &root).await;
+    }
+}
+
 /// What the inspector prints for `arguments`; it must complain of nothing.
 async fn inspect(server: &TestServer, era: &str, arguments: &[&str]) -> Value {
     let launcher = "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js";
