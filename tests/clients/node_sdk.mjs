@@ -32,6 +32,9 @@ const run = await call("run_code", {
 });
 tell("run", { result: run.structuredContent, content: run.content.map((block) => block.type) });
 
+const resource = await client.readResource({ uri: run.content[1].uri });
+tell("resource", { text: resource.contents[0].text });
+
 const refused = await call("run_code", { language: "cobol", code: "-" });
 tell("refusal", { isError: refused.isError, text: refused.content[0].text });
 

@@ -34,6 +34,9 @@ async def main(url, token):
         run = await client.call_tool("run_code", code)
         tell("run", result=run.structured_content, content=[block.type for block in run.content])
 
+        resource = await client.read_resource(run.content[1].uri)
+        tell("resource", text=resource[0].text)
+
         try:
             await client.call_tool("run_code", {"language": "cobol", "code": "-"})
         except ToolError as error:

@@ -53,6 +53,9 @@ async def main(mode, *target):
         run = await client.call_tool("run_code", code)
         tell("run", result=run.structured_content, content=[block.type for block in run.content])
 
+        resource = await client.read_resource(run.content[1].uri)
+        tell("resource", text=resource.contents[0].text)
+
         refused = await client.call_tool("run_code", {"language": "cobol", "code": "-"})
         tell("refusal", isError=refused.is_error, text=refused.content[0].text)
 

@@ -59,6 +59,9 @@ async fn tour(command: Command, revision: &str, root: &Path) -> String {
     assert_eq!(run["result"]["newFiles"], json!(["last.csv"]), "{run}");
     assert_eq!(run["content"], json!(["text", "resource_link"]));
 
+    let resource = client.tells("resource").await;
+    assert_eq!(resource["text"], "Alice,30\n");
+
     let refusal = client.tells("refusal").await;
     assert_eq!(refusal["isError"], true);
     let refusal: Value = serde_json::from_str(refusal["text"].as_str().unwrap()).unwrap();
