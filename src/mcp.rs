@@ -55,7 +55,6 @@ const CONVERSATION_HEADER: &str = "x-conversation-id";
 #[derive(Debug, Clone)]
 pub(crate) struct Handler {
     sandbox: Arc<Sandbox>,
-    /// As the SDK asks for them to check headers, which the runners make no difference to.
     tools: Arc<[Tool]>,
     tasks: Tasks,
     instructions: Arc<str>,
@@ -66,7 +65,7 @@ impl Handler {
         let place = if config.serves_http { "" } else { LOCAL_FILES };
         Self {
             sandbox,
-            tools: tools::definitions(&Runners::default()).into(),
+            tools: tools::definitions().into(),
             tasks: Tasks::new(
                 config.admission.queue_timeout + config.limits.timeout_max + TASK_GRACE,
             ),
@@ -99,9 +98,9 @@ impl ServerHandler for Handler {
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let runners = self.sandbox.executor.known_runners();
-        Ok(ListToolsResult::with_all_items(tools::definitions(
-            &runners,
-        )))
+        let mut tools = self.tools.to_vec();
+        tools::name_languages(&mut tools, &runners);
+        Ok(ListToolsResult::with_all_items(tools))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {

@@ -207,13 +207,18 @@ impl Front {
 pub(crate) async fn serve(State(front): State<Front>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     if parts.method == Method::POST {
-        front.post(parts, body).await
-    } else {
-        // A client that only listens is idle, for as long as it may.
-        let _used = session_of(&parts.headers).map(|session| front.sessions.enter(&session));
-        let request = Request::from_parts(parts, body);
-        as_json_rpc(front.with_session.handle(request).await.map(Body::new)).await
+        return front.post(parts, body).await;
     }
+    // A client that only listens is idle, for as long as it may.
+    let _used = session_of(&parts.headers).map(|session| front.sessions.enter(&session));
+    let ends_session = parts.method == Method::DELETE;
+    let request = Request::from_parts(parts, body);
+    let mut response = as_json_rpc(front.with_session.handle(request).await.map(Body::new)).await;
+    // The SDK says 202, as if there were more to do; clients take that for a failure.
+    if ends_session && response.status() == StatusCode::ACCEPTED {
+        *response.status_mut() = StatusCode::NO_CONTENT;
+    }
+    response
 }
 
 /// Marks a request whose client wants one JSON answer: a notification before it would make it a stream.

@@ -8,6 +8,7 @@ use rmcp::{
     ErrorData,
     model::{ReadResourceResult, ResourceContents, ResourceTemplate},
 };
+use serde_json::json;
 
 use crate::{
     links::Links,
@@ -32,7 +33,7 @@ pub(super) async fn read(sandbox: &Sandbox, uri: &str) -> Result<ReadResourceRes
     let not_found = || {
         ErrorData::resource_not_found(
             "there is no such file; its URI is the url that a tool's result gives",
-            None,
+            Some(json!({ "uri": uri })),
         )
     };
     let failed = |error: &dyn std::fmt::Display| {

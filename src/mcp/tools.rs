@@ -13,8 +13,15 @@ mod run_result;
 pub(super) mod upload_file;
 mod write_file;
 
+use std::sync::Arc;
+
 use rmcp::model::{JsonObject, Tool};
+use schemars::{
+    Schema,
+    transform::{RecursiveTransform, Transform as _},
+};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{refusal::Refusal, reply::Reply};
@@ -67,10 +74,10 @@ impl Call {
     }
 }
 
-/// All tools, in the order clients see them, where there are these runners.
-pub(super) fn definitions(runners: &Runners) -> Vec<Tool> {
-    vec![
-        run_code::definition(runners),
+/// All tools, in the order clients see them, but for what depends on the runners.
+pub(super) fn definitions() -> Vec<Tool> {
+    let mut tools = vec![
+        run_code::definition(),
         install_packages::definition(),
         list_files::definition(),
         read_file::definition(),
@@ -81,7 +88,36 @@ pub(super) fn definitions(runners: &Runners) -> Vec<Tool> {
         close_conversation::definition(),
         list_runners::definition(),
         get_status::definition(),
-    ]
+    ];
+    for tool in &mut tools {
+        tool.input_schema = portable(&tool.input_schema);
+        tool.output_schema = tool.output_schema.as_ref().map(portable);
+    }
+    tools
+}
+
+/// Tells in `tools` what there is to run.
+pub(super) fn name_languages(tools: &mut [Tool], runners: &Runners) {
+    for tool in tools.iter_mut().filter(|tool| tool.name == "run_code") {
+        tool.description = Some(run_code::description(runners).into());
+    }
+}
+
+/// The schema without what other languages trip over: formats that are only Rust's, such as `uint64`, which
+/// validators warn of, and a default of null, which none of our types allows.
+fn portable(schema: &Arc<JsonObject>) -> Arc<JsonObject> {
+    let mut schema = Schema::from(JsonObject::clone(schema));
+    RecursiveTransform(|schema: &mut Schema| {
+        let Some(keywords) = schema.as_object_mut() else {
+            return;
+        };
+        keywords.shift_remove("format");
+        if keywords.get("default").is_some_and(Value::is_null) {
+            keywords.shift_remove("default");
+        }
+    })
+    .transform(&mut schema);
+    Arc::new(std::mem::take(schema.ensure_object()))
 }
 
 /// Whether the tool `name` may take longer than clients like to wait.

@@ -4,7 +4,10 @@
 
 mod browser;
 mod callers;
+mod client;
+mod clients;
 mod compose;
+mod conformance;
 mod docs;
 mod doctor;
 mod downloads;

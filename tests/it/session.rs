@@ -72,7 +72,7 @@ impl Session {
             .delete(&self.url)
             .bearer_auth(TOKEN)
             .header("mcp-session-id", &self.id);
-        assert!(close.send().await.unwrap().status().is_success());
+        assert_eq!(close.send().await.unwrap().status(), 204);
     }
 }
 

@@ -50,22 +50,23 @@ struct Arguments {
     timeout_seconds: Option<f64>,
 }
 
-pub(super) fn definition(runners: &Runners) -> Tool {
-    Tool::new(
-        "run_code",
-        format!("{ABOUT}{}", languages(runners)),
-        serde_json::Map::new(),
-    )
-    .with_title("Run code")
-    .with_input_schema::<Arguments>()
-    .with_output_schema::<RunResult>()
-    .with_annotations(
-        ToolAnnotations::new()
-            .read_only(false)
-            .destructive(true)
-            .idempotent(false)
-            .open_world(true),
-    )
+/// What a model reads of it, where there are these runners.
+pub(super) fn description(runners: &Runners) -> String {
+    format!("{ABOUT}{}", languages(runners))
+}
+
+pub(super) fn definition() -> Tool {
+    Tool::new("run_code", ABOUT, serde_json::Map::new())
+        .with_title("Run code")
+        .with_input_schema::<Arguments>()
+        .with_output_schema::<RunResult>()
+        .with_annotations(
+            ToolAnnotations::new()
+                .read_only(false)
+                .destructive(true)
+                .idempotent(false)
+                .open_world(true),
+        )
 }
 
 /// What there is to run, such as `bash 5.2 (coreutils, jq); python 3.13 (numpy, pandas).`
