@@ -32,6 +32,8 @@ main() {
     COMPOSE=$(compose_name)
     export COMPOSE
     need_command python3 python3
+    need_command curl curl
+    tests/browser/install.sh
     ./build.sh runners image
     tests/clients/install.sh
     test_server "$@"

@@ -57,7 +57,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting { name: "WARM_IDLE_SECONDS", default: "300", about: "How long a conversation's next container waits." },
     Setting { name: "MAX_OUTPUT_BYTES", default: "100k", about: "Output kept of each stream; head and tail of longer output." },
     Setting { name: "MAX_CODE_BYTES", default: "1m", about: "Longest code of a run." },
-    Setting { name: "MAX_UPLOAD_BYTES", default: "50m", about: "Largest file that can be uploaded." },
+    Setting { name: "MAX_UPLOAD_BYTES", default: "50m", about: "Largest file that can be uploaded; upload_file takes 50m at the most." },
     Setting { name: "WORKSPACE_QUOTA_BYTES", default: "1g", about: "Disk that one conversation's files may take." },
     Setting { name: "WORKSPACE_MAX_FILES", default: "10000", about: "Files and directories that one conversation may have." },
     Setting { name: "WORKSPACE_TTL_HOURS", default: "168", about: "Hours without use after which a conversation's files are deleted; 0 keeps them." },

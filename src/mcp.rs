@@ -34,9 +34,7 @@ use rmcp::{
 use tokio_util::sync::CancellationToken;
 
 use self::{front::OneAnswer, progress::Listener, tasks::Tasks, tools::Call};
-use crate::{
-    caller::Caller, config::Config, executor::Progress, runner::Runners, sandbox::Sandbox,
-};
+use crate::{caller::Caller, config::Config, executor::Progress, sandbox::Sandbox};
 
 /// What a model reads before it sees the tools.
 const INSTRUCTIONS: &str = "\

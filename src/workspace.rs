@@ -17,6 +17,7 @@ mod owner;
 mod path;
 mod remove;
 mod spare;
+mod stream;
 mod usage;
 mod walk;
 

@@ -217,7 +217,12 @@ fn row(file: &FileEntry, now: SystemTime) -> Markup {
                 }
             }
             div {
-                a.name href=(link) { bdi { span.directory { (directory) } wbr; (base) } }
+                a.name href=(link) {
+                    bdi {
+                        @if !directory.is_empty() { span.directory { (directory) } wbr; }
+                        (base)
+                    }
+                }
                 p.facts {
                     span { (words::size(file.size)) }
                     span { time datetime=(rfc3339(file.modified)) { (words::age(file.modified, now)) } }

@@ -16,18 +16,13 @@ use headers::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
-use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
-use tokio_util::io::ReaderStream;
 
 use super::conversation;
 use crate::{
     links,
     sandbox::{Sandbox, media_type},
-    workspace::{FileEntry, FilePath, OpenFile, WorkspaceError, WorkspaceHash},
+    workspace::{FileEntry, FilePath, WorkspaceError, WorkspaceHash},
 };
-
-/// Bytes read at once: large enough for disks, small enough for many downloads.
-const CHUNK_BYTES: usize = 64 << 10;
 
 /// Types that a browser shows without running anything in them. The rest is downloaded.
 const INERT: [&str; 10] = [
@@ -85,7 +80,12 @@ pub(super) async fn serve(State(sandbox): State<Arc<Sandbox>>, request: Request)
     }
 
     // 4. Range: one, or the whole file.
-    let (status, range) = match range(request.headers(), &etag, &entry) {
+    let asked = match *request.method() {
+        Method::GET => range(request.headers(), &etag, &entry),
+        // RFC 9110, 14.2: no other method has ranges.
+        _ => None,
+    };
+    let (status, range) = match asked {
         Some(Range::Satisfiable(start, end)) => {
             let range = ContentRange::bytes(start..end, entry.size)
                 .expect("invariant: a range lies within the file");
@@ -104,13 +104,7 @@ pub(super) async fn serve(State(sandbox): State<Arc<Sandbox>>, request: Request)
     // 5. Body: streamed; a file cut short meanwhile ends the connection, never the server.
     let body = match *request.method() {
         Method::HEAD => Body::empty(),
-        _ => match body(file, range).await {
-            Ok(body) => body,
-            Err(error) => {
-                tracing::error!(%error, "file could not be read");
-                return StatusCode::INTERNAL_SERVER_ERROR.into_response();
-            }
-        },
+        _ => Body::from_stream(file.stream(range)),
     };
     (status, headers, body).into_response()
 }
@@ -218,7 +212,8 @@ fn disposition(file: &FileEntry, inline: bool) -> String {
     format!("{form}; filename=\"{plain}\"; filename*=UTF-8''{exact}")
 }
 
-/// Changes with every write that the file's clock or size shows; weak because it is not made from the bytes.
+/// Changes with every write that the file's clock, which counts nanoseconds, or its size shows. A strong one:
+/// with a weak tag no download could go on where it broke off (RFC 9110, 13.1.5).
 fn etag(file: &FileEntry) -> ETag {
     let since_epoch = file
         .modified
@@ -287,15 +282,6 @@ fn position(digits: &str) -> Option<u64> {
         .bytes()
         .all(|byte| byte.is_ascii_digit())
         .then(|| digits.parse().ok())?
-}
-
-async fn body(file: OpenFile, range: std::ops::Range<u64>) -> std::io::Result<Body> {
-    let mut file = tokio::fs::File::from_std(file.file);
-    file.seek(std::io::SeekFrom::Start(range.start)).await?;
-    Ok(Body::from_stream(ReaderStream::with_capacity(
-        file.take(range.end - range.start),
-        CHUNK_BYTES,
-    )))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json,
-    body::Body,
+    body::BodyDataStream,
     extract::{Path, Request, State},
     response::{IntoResponse as _, Response},
 };
@@ -36,6 +36,9 @@ const PAUSE_LIMIT: Duration = Duration::from_secs(30);
 /// Longest upload: 5 GB over a line of 6 Mbit/s.
 const UPLOAD_LIMIT: Duration = Duration::from_secs(2 * 3600);
 
+/// Time for a refused client to send the rest and read the answer.
+const LINGER_LIMIT: Duration = Duration::from_secs(5);
+
 /// Serves `GET` and `HEAD /uploads/<token>`: the page to drop the file on. The ticket stays as it is.
 pub(super) async fn show(
     State(sandbox): State<Arc<Sandbox>>,
@@ -54,9 +57,13 @@ pub(super) async fn put(
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    match in_time(receive_body(&sandbox, &token, &parts.headers, body)).await {
+    let mut body = body.into_data_stream();
+    match in_time(receive_body(&sandbox, &token, &parts.headers, &mut body)).await {
         Ok(received) => received.json(&sandbox),
-        Err(problem) => problem.json(),
+        Err(problem) => {
+            linger(&parts.headers, body);
+            problem.json()
+        }
     }
 }
 
@@ -68,11 +75,18 @@ pub(super) async fn post(
 ) -> Response {
     let (parts, body) = request.into_parts();
     let reads_pages = accepts_pages(&parts.headers);
-    match in_time(receive_form(&sandbox, &token, &parts.headers, body)).await {
+    let mut body = body.into_data_stream();
+    match in_time(receive_form(&sandbox, &token, &parts.headers, &mut body)).await {
         Ok(received) if reads_pages => received.page(),
         Ok(received) => received.json(&sandbox),
-        Err(problem) if reads_pages => page::problem(&problem).respond(problem.status()),
-        Err(problem) => problem.json(),
+        Err(problem) => {
+            linger(&parts.headers, body);
+            if reads_pages {
+                page::problem(&problem).respond(problem.status())
+            } else {
+                problem.json()
+            }
+        }
     }
 }
 
@@ -86,7 +100,7 @@ async fn receive_body(
     sandbox: &Sandbox,
     token: &str,
     headers: &HeaderMap,
-    body: Body,
+    body: &mut BodyDataStream,
 ) -> Result<Received, Problem> {
     let upload = sandbox.uploads.begin(token)?;
     let expected = headers.typed_get::<ContentLength>().map(|length| length.0);
@@ -95,7 +109,6 @@ async fn receive_body(
         return Err(Problem::NoFile);
     }
     let mut receiving = Receiving::begin(sandbox, upload, expected.unwrap_or(0)).await?;
-    let mut body = body.into_data_stream();
     while let Some(chunk) = pausing_briefly(body.next()).await? {
         receiving
             .write(&chunk.map_err(|_| Problem::BrokeOff)?)
@@ -108,7 +121,7 @@ async fn receive_form(
     sandbox: &Sandbox,
     token: &str,
     headers: &HeaderMap,
-    body: Body,
+    body: &mut BodyDataStream,
 ) -> Result<Received, Problem> {
     let upload = sandbox.uploads.begin(token)?;
     // What is around the file is little: a body that is too long holds a file that is.
@@ -131,6 +144,16 @@ async fn receive_form(
     }
     pausing_briefly(form.end()).await??;
     receiving.finish().await
+}
+
+/// Takes for a while what a refused client goes on sending: to close at once would reset the connection, and
+/// many clients would lose the answer with it.
+fn linger(headers: &HeaderMap, mut body: BodyDataStream) {
+    // Who asked before sending sends nothing now; reading would tell him to.
+    if !headers.contains_key(header::EXPECT) {
+        let rest = async move { while let Some(Ok(_)) = body.next().await {} };
+        tokio::spawn(timeout(LINGER_LIMIT, rest));
+    }
 }
 
 async fn pausing_briefly<T>(next: impl Future<Output = T>) -> Result<T, Problem> {

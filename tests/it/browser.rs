@@ -46,8 +46,8 @@ async fn a_file_is_uploaded_by_choosing_dropping_and_without_a_script() {
         let content = format!("{scenario}\r\n").repeat(100_000);
         std::fs::write(&file, &content).unwrap();
         let link = browse(scenario, json!({ "url": url, "file": file })).await;
-        let served = server.download(link.as_str().unwrap()).await;
-        assert_eq!(served.text().await.unwrap(), content, "{scenario}");
+        let saved = server.download(link.as_str().unwrap()).await;
+        assert_eq!(saved.text().await.unwrap(), content, "{scenario}");
         assert_eq!(server.download(&url).await.status(), 404);
     }
 }

@@ -345,10 +345,19 @@ impl BinaryServer {
 
     /// Bytes of memory it holds now.
     pub(crate) fn resident_bytes(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    /// The most it ever held.
+    pub(crate) fn peak_bytes(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, what: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status
             .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .find_map(|line| line.strip_prefix(what))
             .unwrap();
         let kib: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
         kib << 10

@@ -12,7 +12,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use axum::body::{Body, BodyDataStream};
+use axum::body::BodyDataStream;
 use bytes::Bytes;
 use futures_util::Stream;
 use http::{HeaderMap, header};
@@ -36,15 +36,15 @@ const TOO_MUCH_AROUND: Problem =
     Problem::BadForm("there is too much beside the file in the form; send the file alone");
 
 /// A form on its way.
-pub(super) struct Form {
-    multipart: Multipart<'static>,
-    file: Option<Field<'static>>,
+pub(super) struct Form<'a> {
+    multipart: Multipart<'a>,
+    file: Option<Field<'a>>,
     budget: Budget,
 }
 
-impl Form {
+impl<'a> Form<'a> {
     /// The form that `body` is by its `headers`.
-    pub(super) fn of(headers: &HeaderMap, body: Body) -> Result<Self, Problem> {
+    pub(super) fn of(headers: &HeaderMap, body: &'a mut BodyDataStream) -> Result<Self, Problem> {
         let content_type = headers.get(header::CONTENT_TYPE);
         let boundary = content_type
             .and_then(|value| multer::parse_boundary(value.to_str().ok()?).ok())
@@ -52,7 +52,7 @@ impl Form {
             .ok_or(NOT_A_FORM)?;
         let budget = Budget::default();
         let rationed = Rationed {
-            body: body.into_data_stream(),
+            body,
             budget: budget.clone(),
             had_one: false,
         };
@@ -91,7 +91,7 @@ impl Form {
     }
 
     /// The next part that is a file; other fields mean nothing here.
-    async fn next_file(&mut self) -> Result<Option<Field<'static>>, Problem> {
+    async fn next_file(&mut self) -> Result<Option<Field<'a>>, Problem> {
         self.budget.set(MAX_AROUND_BYTES);
         loop {
             match self.multipart.next_field().await {
@@ -131,13 +131,13 @@ impl Budget {
 }
 
 /// The body, up to the budget, and a piece at a time: the parser would gather all that has arrived.
-struct Rationed {
-    body: BodyDataStream,
+struct Rationed<'a> {
+    body: &'a mut BodyDataStream,
     budget: Budget,
     had_one: bool,
 }
 
-impl Stream for Rationed {
+impl Stream for Rationed<'_> {
     type Item = Result<Bytes, axum::Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -148,7 +148,7 @@ impl Stream for Rationed {
         if self.budget.is_spent() {
             return Poll::Ready(Some(Err(axum::Error::new("too much around the file"))));
         }
-        let next = ready!(Pin::new(&mut self.body).poll_next(context));
+        let next = ready!(Pin::new(&mut *self.body).poll_next(context));
         if let Some(Ok(chunk)) = &next {
             self.budget.spend(chunk.len());
             self.had_one = true;
@@ -159,6 +159,8 @@ impl Stream for Rationed {
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Body;
+
     use super::*;
 
     /// What comes of a form whose body arrives in pieces of `piece` bytes.
@@ -168,7 +170,8 @@ mod tests {
         headers.insert(header::CONTENT_TYPE, content_type);
         let pieces: Vec<_> = body.chunks(piece).map(Bytes::copy_from_slice).collect();
         let pieces = futures_util::stream::iter(pieces.into_iter().map(Ok::<_, axum::Error>));
-        let mut form = Form::of(&headers, Body::from_stream(pieces))?;
+        let mut body = Body::from_stream(pieces).into_data_stream();
+        let mut form = Form::of(&headers, &mut body)?;
         form.find_file().await?;
         let mut content = Vec::new();
         while let Some(chunk) = form.chunk().await? {
@@ -246,7 +249,8 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(header::CONTENT_TYPE, content_type.parse().unwrap());
-            assert!(Form::of(&headers, Body::empty()).is_err(), "{content_type}");
+            let mut body = Body::empty().into_data_stream();
+            assert!(Form::of(&headers, &mut body).is_err(), "{content_type}");
         }
     }
 }
