@@ -32,6 +32,7 @@ main() {
     COMPOSE=$(compose_name)
     export COMPOSE
     need_command python3 python3
+    need_command promtool prometheus
     need_command curl curl
     tests/browser/install.sh
     ./build.sh runners image

@@ -16,6 +16,7 @@ mod engine;
 mod files;
 mod hostile;
 mod mcp;
+mod metrics;
 mod packages;
 mod refusals;
 mod runners;

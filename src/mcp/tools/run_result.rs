@@ -72,7 +72,7 @@ pub(super) struct RunResult {
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum StatusName {
+pub(super) enum StatusName {
     Ok,
     Error,
     Timeout,
