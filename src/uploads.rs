@@ -150,6 +150,12 @@ impl Uploads {
         })
     }
 
+    /// Ends the tickets of `conversation`; uploads under way go on.
+    pub fn revoke(&self, conversation: &ConversationId) {
+        self.lock()
+            .retain(|_, kept| kept.in_use || kept.ticket.conversation != *conversation);
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<TokenDigest, Kept>> {
         // Each change is one step: a panic elsewhere leaves them right.
         self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
@@ -190,7 +196,12 @@ mod tests {
 
     fn issue(uploads: &Uploads) -> Token {
         let path = FilePath::for_new_file("data.csv").unwrap();
-        uploads.issue(ConversationId::random(), path).0
+        uploads
+            .issue(
+                ConversationId::random(crate::caller::Caller::default()),
+                path,
+            )
+            .0
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod expiry;
 mod file;
 mod hash;
 mod incoming;
+mod instance;
 mod lease;
 mod listing;
 mod owner;
@@ -40,7 +41,10 @@ pub use self::{
     spare::{DataDir, SpareDir},
     usage::DiskUsage,
 };
-use self::{incoming::Incoming, lease::Lease};
+use self::{
+    incoming::{Incoming, Room},
+    lease::Lease,
+};
 use crate::config::DiskLimits;
 
 /// Why a workspace or a file in it could not be used.
@@ -58,6 +62,9 @@ pub enum WorkspaceError {
     /// The workspace would take more than it may.
     #[error("the conversation's files take too much room")]
     QuotaExceeded,
+    /// A run or a download of it is under way.
+    #[error("the conversation is in use")]
+    InUse,
     /// The server keeps the rest of the disk for the host.
     #[error("the server's disk is nearly full")]
     DiskFull,
@@ -155,13 +162,67 @@ impl Workspace {
         blocking(move || file::create_output(&dir, &name, owner)).await
     }
 
-    /// The regular files there are now.
+    /// Appends to a file, which is made if it does not exist, and returns its entry.
+    ///
+    /// # Errors
+    /// As [`Workspace::write_file`].
+    pub async fn append_file(
+        &self,
+        path: FilePath,
+        content: Vec<u8>,
+    ) -> Result<FileEntry, WorkspaceError> {
+        let this = self.clone();
+        blocking(move || {
+            Room::measure(&this, 1)?.check(content.len() as u64)?;
+            file::append(&this.dir, &path, &content, this.owner)
+        })
+        .await
+    }
+
+    /// Deletes a file, a link, or a directory with all in it.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::NotFound`] where there is nothing of that name.
+    pub async fn delete(&self, path: FilePath) -> Result<(), WorkspaceError> {
+        let this = self.clone();
+        blocking(move || remove::delete(&this.dir, &this.root, &path)).await
+    }
+
+    /// Makes a directory, with those it is in.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::NotFound`] where something else has a name on the way.
+    pub async fn make_dir(&self, path: FilePath) -> Result<(), WorkspaceError> {
+        let this = self.clone();
+        blocking(move || file::open_or_make_dir(&this.dir, path.as_path(), this.owner).map(drop))
+            .await
+    }
+
+    /// The regular files there are now, hidden ones left out.
     ///
     /// # Errors
     /// When the workspace itself cannot be read; what cannot be read below it is left out.
     pub async fn list(&self) -> Result<Listing, WorkspaceError> {
         let dir = Arc::clone(&self.dir);
-        blocking(move || Ok(Listing::of(&dir)?)).await
+        blocking(move || Ok(Listing::of(&dir, None)?)).await
+    }
+
+    /// The file of that name, or those in the directory of that name, which may be a hidden one.
+    ///
+    /// # Errors
+    /// As [`Workspace::list`].
+    pub async fn list_within(&self, path: FilePath) -> Result<Listing, WorkspaceError> {
+        let dir = Arc::clone(&self.dir);
+        blocking(move || Ok(Listing::of(&dir, Some(&path))?)).await
+    }
+
+    /// What it takes of the disk, hidden files included.
+    ///
+    /// # Errors
+    /// As [`Workspace::list`].
+    pub async fn usage(&self) -> Result<DiskUsage, WorkspaceError> {
+        let dir = Arc::clone(&self.dir);
+        blocking(move || Ok(DiskUsage::of(&dir, DiskUsage::UNLIMITED)?)).await
     }
 
     /// Takes away what nobody can use once a run has ended: FIFOs, sockets, devices, and directories nested

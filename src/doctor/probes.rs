@@ -5,9 +5,10 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, bail};
 use mcp_code_sandbox::{
+    caller::Caller,
     config::{Config, NetworkPolicy},
     conversation::ConversationId,
-    executor::{RunReport, RunRequest, Status},
+    executor::{Program, Progress, RunReport, RunRequest, Status},
     runner::Runners,
     sandbox::Sandbox,
     server,
@@ -236,7 +237,7 @@ impl Bench {
     /// The run with many probes, from [`RUN`] to [`NETWORK_OFF`]; or why it did not say what it was asked.
     async fn look(&self, programs: &Programs) -> Result<Looks, String> {
         let written = Uuid::new_v4().to_string();
-        let conversation = ConversationId::random();
+        let conversation = ConversationId::random(Caller::default());
         let ran = async {
             let workspace = self.sandbox.workspaces.open(&conversation).await?;
             let name = FilePath::for_new_file("from-host")?;
@@ -293,7 +294,7 @@ impl Bench {
             .run(
                 programs,
                 programs.start_processes,
-                ConversationId::random(),
+                ConversationId::random(Caller::default()),
                 false,
                 Some(("DOCTOR_PIDS", tried.to_string())),
             )
@@ -322,7 +323,7 @@ impl Bench {
             .run(
                 programs,
                 programs.fill_memory,
-                ConversationId::random(),
+                ConversationId::random(Caller::default()),
                 false,
                 bytes,
             )
@@ -363,7 +364,7 @@ impl Bench {
             .run(
                 programs,
                 programs.reach,
-                ConversationId::random(),
+                ConversationId::random(Caller::default()),
                 true,
                 Some(("DOCTOR_ADDRESSES", addresses)),
             )
@@ -425,7 +426,7 @@ impl Bench {
         let request = RunRequest {
             conversation,
             language: programs.language.to_owned(),
-            code: code.to_owned(),
+            program: Program::Code(code.to_owned()),
             network,
             environment: variable
                 .map(|(name, value)| (name.to_owned(), value))
@@ -433,7 +434,12 @@ impl Bench {
                 .collect(),
             timeout: None,
         };
-        let run = Box::pin(self.sandbox.executor.run(request, self.stop.child_token()));
+        let progress = Progress::default();
+        let run = Box::pin(
+            self.sandbox
+                .executor
+                .run(request, &progress, self.stop.child_token()),
+        );
         let report = timeout(RUN_LIMIT, run)
             .await
             .with_context(|| format!("no answer within {} s", RUN_LIMIT.as_secs()))??;

@@ -15,10 +15,11 @@ use headers::{
     LastModified,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 
 use super::conversation;
 use crate::{
+    links,
     sandbox::{Sandbox, media_type},
     workspace::{FileEntry, FilePath, WorkspaceError, WorkspaceHash},
 };
@@ -99,6 +100,9 @@ pub(super) async fn serve(State(sandbox): State<Arc<Sandbox>>, request: Request)
         None => (StatusCode::OK, 0..entry.size),
     };
     headers.typed_insert(ContentLength(range.end - range.start));
+    if *request.method() == Method::GET {
+        sandbox.metrics.downloaded(range.end - range.start);
+    }
 
     // 5. Body: streamed; a file cut short meanwhile ends the connection, never the server.
     let body = match *request.method() {
@@ -122,16 +126,15 @@ enum Place {
 impl Place {
     /// Splits `/files/<hash>/<path>` and decodes the path once.
     fn parse(path: &str) -> Option<Self> {
-        let path = path.strip_prefix("/files/")?;
-        let Some((hash, path)) = path.split_once('/') else {
-            return WorkspaceHash::parse(path).map(Self::NoSlash);
+        let below = path.strip_prefix("/files/")?;
+        let Some((hash, path)) = below.split_once('/') else {
+            return WorkspaceHash::parse(below).map(Self::NoSlash);
         };
-        let hash = WorkspaceHash::parse(hash)?;
         if path.is_empty() {
-            return Some(Self::Conversation(hash));
+            return WorkspaceHash::parse(hash).map(Self::Conversation);
         }
-        let path = percent_decode_str(path).collect();
-        Some(Self::File(hash, FilePath::from_bytes(path).ok()?))
+        let (hash, path) = links::parse(below)?;
+        Some(Self::File(hash, path))
     }
 }
 

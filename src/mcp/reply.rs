@@ -64,6 +64,12 @@ impl Reply {
         self
     }
 
+    /// The same with one more block.
+    pub(super) fn with(mut self, block: ContentBlock) -> Self {
+        self.attached.push(block);
+        self
+    }
+
     pub(super) fn into_result(self) -> CallToolResult {
         // Clients of before 2025-06-18 and many models see the text only.
         let mut content = vec![ContentBlock::text(self.structured.to_string())];

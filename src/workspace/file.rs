@@ -1,14 +1,15 @@
 //! File: opening one regular file beneath a workspace's handle, and finding the place of a new one.
 
 use std::{
-    io::{self, Read as _},
+    ffi::OsStr,
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     time::SystemTime,
 };
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use rustix::fs::OFlags;
 
-use super::{FilePath, Owner, WorkspaceError};
+use super::{FileEntry, FilePath, Owner, WorkspaceError};
 
 /// An open regular file and what `fstat` said of it after it was opened.
 #[derive(Debug)]
@@ -22,6 +23,17 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
+    /// Reads `limit` bytes from `offset` on, fewer where the file ends before.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn read_part(&self, offset: u64, limit: u64) -> io::Result<Vec<u8>> {
+        let (mut bytes, mut file) = (Vec::new(), &self.file);
+        file.seek(SeekFrom::Start(offset))?;
+        file.take(limit).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
     /// Reads the first `limit` bytes, fewer where the file ends before.
     ///
     /// # Errors
@@ -55,23 +67,72 @@ pub(super) fn open(dir: &Dir, path: &FilePath) -> Result<OpenFile, WorkspaceErro
 }
 
 /// The directory that `path` is in, made if needed, and the file's name there.
+pub(super) fn existing_parent_of<'a>(
+    path: &'a FilePath,
+    dir: &Dir,
+) -> Result<(Dir, &'a OsStr), WorkspaceError> {
+    let (parent, name) = path.split();
+    let parent = match parent {
+        None => dir.try_clone()?,
+        Some(parent) => dir.open_dir(parent).map_err(not_found_unless_broken)?,
+    };
+    Ok((parent, name))
+}
+
+/// The same, made if it does not exist.
 pub(super) fn parent_of<'a>(
     path: &'a FilePath,
     dir: &Dir,
     owner: Owner,
-) -> Result<(Dir, &'a std::ffi::OsStr), WorkspaceError> {
-    let path = path.as_path();
-    let parent = match path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty())
-    {
+) -> Result<(Dir, &'a OsStr), WorkspaceError> {
+    let (parent, name) = path.split();
+    let parent = match parent {
         None => dir.try_clone()?,
         Some(parent) => open_or_make_dir(dir, parent, owner)?,
     };
-    let name = path
-        .file_name()
-        .expect("invariant: a FilePath has a last segment");
     Ok((parent, name))
+}
+
+/// Appends `content` to the file, which is made if it does not exist. Where the disk fails, it keeps the length it
+/// had.
+pub(super) fn append(
+    dir: &Dir,
+    path: &FilePath,
+    content: &[u8],
+    owner: Owner,
+) -> Result<FileEntry, WorkspaceError> {
+    let (parent, name) = parent_of(path, dir, owner)?;
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let mut options = OpenOptions::new();
+    options
+        .append(true)
+        .create(true)
+        .custom_flags(flags.bits().cast_signed());
+    let opened = parent.open_with(name, &options);
+    let mut file = opened.map_err(not_regular_if_link)?.into_std();
+    let before = file.metadata()?;
+    if !before.is_file() {
+        return Err(WorkspaceError::NotRegular);
+    }
+    owner.take_open(&file)?;
+    if let Err(error) = file.write_all(content) {
+        file.set_len(before.len())?;
+        return Err(error.into());
+    }
+    let after = file.metadata()?;
+    Ok(FileEntry {
+        path: path.clone(),
+        size: after.len(),
+        modified: after.modified()?,
+    })
+}
+
+/// A link in the file's own place is something that stands in the way, whatever it leads to.
+fn not_regular_if_link(error: io::Error) -> WorkspaceError {
+    match rustix::io::Errno::from_io_error(&error) {
+        Some(rustix::io::Errno::LOOP) => WorkspaceError::NotRegular,
+        _ => not_found_unless_broken(error),
+    }
 }
 
 /// Directory of the workspace that keeps long output.
@@ -92,7 +153,7 @@ pub(super) fn create_output(
 }
 
 /// The directory `path`, made segment by segment so that each new one gets its owner.
-fn open_or_make_dir(
+pub(super) fn open_or_make_dir(
     dir: &Dir,
     path: &std::path::Path,
     owner: Owner,

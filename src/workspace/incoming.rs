@@ -127,7 +127,7 @@ impl Drop for Incoming {
 
 /// Bytes that a workspace may still take, as far as is known.
 #[derive(Debug)]
-struct Room {
+pub(super) struct Room {
     quota: u64,
     disk: u64,
     /// Bytes taken since it was measured.
@@ -136,7 +136,7 @@ struct Room {
 
 impl Room {
     /// Room beside what is there now, for `files` more files.
-    fn measure(workspace: &Workspace, files: u64) -> Result<Self, WorkspaceError> {
+    pub(super) fn measure(workspace: &Workspace, files: u64) -> Result<Self, WorkspaceError> {
         let limit = workspace.limits.workspace;
         let mut usage = DiskUsage::of(&workspace.dir, limit)?;
         usage.files = usage.files.saturating_add(files);
@@ -150,7 +150,7 @@ impl Room {
         })
     }
 
-    fn check(&self, bytes: u64) -> Result<(), WorkspaceError> {
+    pub(super) fn check(&self, bytes: u64) -> Result<(), WorkspaceError> {
         if bytes > self.quota {
             return Err(WorkspaceError::QuotaExceeded);
         }
@@ -289,7 +289,10 @@ mod tests {
             ttl: None,
         };
         let all = Workspaces::open_root(root.path(), "secret".into(), limits).unwrap();
-        let workspace = all.open(&ConversationId::random()).await.unwrap();
+        let workspace = all
+            .open(&ConversationId::random(crate::caller::Caller::default()))
+            .await
+            .unwrap();
         let place = root.path().join(workspace.hash().as_str());
         (root, place, workspace)
     }

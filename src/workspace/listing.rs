@@ -1,6 +1,11 @@
 //! Listing: the regular files of a workspace at one moment.
 
-use std::{collections::BTreeMap, io, ops::ControlFlow, time::SystemTime};
+use std::{
+    collections::BTreeMap,
+    io,
+    ops::{Bound, ControlFlow},
+    time::SystemTime,
+};
 
 use cap_std::fs::{Dir, MetadataExt as _};
 
@@ -47,14 +52,22 @@ struct Seen {
 }
 
 impl Listing {
-    pub(super) fn of(dir: &Dir) -> io::Result<Self> {
+    /// The files of `dir`; where `within` is named, only that file, or those in the directory of that name, which
+    /// may be a hidden one.
+    pub(super) fn of(dir: &Dir, within: Option<&FilePath>) -> io::Result<Self> {
         let (mut files, mut name_bytes) = (BTreeMap::new(), 0);
         let walked = walk(dir, &mut |entry| {
-            if HIDDEN.contains(&entry.path.as_bytes()) || is_temporary(entry.path) {
+            let leads_there = within.is_some_and(|within| within.is_within(entry.path));
+            if !leads_there && within.is_some_and(|within| !entry.path.is_within(within)) {
+                return ControlFlow::Continue(Enter::No);
+            }
+            let hidden = HIDDEN.contains(&entry.path.as_bytes()) && !leads_there;
+            if hidden || is_temporary(entry.path) {
                 return ControlFlow::Continue(Enter::No);
             }
             // One that is too long to be asked for is of no use to anyone.
-            if entry.metadata.is_file() && entry.path.is_short_enough() {
+            let asked_for = within.is_none_or(|within| entry.path.is_within(within));
+            if entry.metadata.is_file() && asked_for && entry.path.is_short_enough() {
                 name_bytes += entry.path.as_bytes().len();
                 files.insert(entry.path.clone(), Seen::from(entry.metadata));
             }
@@ -73,6 +86,23 @@ impl Listing {
     /// Whether there are more files than can be listed.
     pub fn is_cut_off(&self) -> bool {
         self.cut_off
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// The files after that name, sorted by name.
+    pub fn after(&self, path: &FilePath) -> impl Iterator<Item = FileEntry> {
+        self.files
+            .range((Bound::Excluded(path), Bound::Unbounded))
+            .map(entry)
     }
 
     /// All files, sorted by name.
@@ -139,7 +169,7 @@ mod tests {
         symlink(".", root.join("loop")).unwrap();
         let dir = Dir::open_ambient_dir(root, ambient_authority()).unwrap();
         assert_eq!(
-            names(&Listing::of(&dir).unwrap()),
+            names(&Listing::of(&dir, None).unwrap()),
             [".profile", "b/a", "b/c/deep", "z"]
         );
     }
@@ -152,7 +182,7 @@ mod tests {
         for name in ["same", "changed", "replaced", "gone"] {
             fs::write(root.join(name), "1").unwrap();
         }
-        let earlier = Listing::of(&dir).unwrap();
+        let earlier = Listing::of(&dir, None).unwrap();
         let old = fs::metadata(root.join("changed"))
             .unwrap()
             .modified()
@@ -169,7 +199,7 @@ mod tests {
         fs::remove_file(root.join("gone")).unwrap();
         fs::write(root.join("new"), "1").unwrap();
         fs::rename(root.join("new"), root.join("replaced")).unwrap();
-        let now = Listing::of(&dir).unwrap();
+        let now = Listing::of(&dir, None).unwrap();
         let new: Vec<_> = now
             .new_since(&earlier)
             .map(|entry| entry.path.display())

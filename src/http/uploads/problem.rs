@@ -95,7 +95,9 @@ impl From<NoUpload> for Problem {
 impl From<WorkspaceError> for Problem {
     fn from(error: WorkspaceError) -> Self {
         match error {
-            WorkspaceError::InvalidPath(_) | WorkspaceError::NotFound => Self::NoSuchPlace,
+            WorkspaceError::InvalidPath(_) | WorkspaceError::NotFound | WorkspaceError::InUse => {
+                Self::NoSuchPlace
+            }
             WorkspaceError::NotRegular => Self::NotRegular,
             WorkspaceError::QuotaExceeded => Self::QuotaExceeded,
             WorkspaceError::DiskFull => Self::DiskFull,

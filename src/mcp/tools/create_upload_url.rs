@@ -49,7 +49,12 @@ pub(super) fn call(sandbox: &Sandbox, mut call: Call) -> Result<Reply, Refusal> 
     let conversation = call.conversation(arguments.conversation_id)?;
     let path = FilePath::for_new_file(&arguments.filename)?;
     let (token, ticket) = sandbox.uploads.issue(conversation, path);
-    let url = sandbox.links.upload(token.as_str());
+    let url = sandbox.links.upload(token.as_str()).ok_or_else(|| {
+        Refusal::invalid_argument(
+            "this server is not reachable over HTTP; use write_file or upload_file, or have the operator set \
+             MCP_HTTP_ADDR",
+        )
+    })?;
     Ok(Reply::new(&Answer {
         curl: curl(&ticket.path, &url),
         url,
