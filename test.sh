@@ -31,7 +31,7 @@ main() {
     COMPOSE=$(compose_name)
     export COMPOSE
     need_command python3 python3
-    ./build.sh runners image
+    ./build.sh runners image socket-proxy
     test_server "$@"
     (($#)) || compare_runners
 }
