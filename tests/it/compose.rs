@@ -184,7 +184,8 @@ async fn a_server_behind_the_socket_proxy_runs_code_and_can_do_nothing_else() {
             "--volume",
             &format!("{}_engine:/run/engine", server.project),
         ])
-        .args(["--entrypoint", "python3", "mcp-code-sandbox-python"])
+        .args(["--user", "0", "--entrypoint", "python3"])
+        .arg("mcp-code-sandbox-python")
         .args(["-c", ASK])
         .args(calls.map(|(call, _)| call))
         .succeed();
