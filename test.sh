@@ -35,7 +35,7 @@ main() {
     need_command promtool prometheus
     need_command curl curl
     tests/browser/install.sh
-    ./build.sh runners image
+    ./build.sh runners image socket-proxy
     tests/clients/install.sh
     test_server "$@"
     (($#)) || compare_runners
