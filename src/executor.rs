@@ -9,6 +9,7 @@ mod audit;
 mod backend;
 mod catalog;
 mod hint;
+mod install;
 mod output;
 mod pool;
 mod progress;
@@ -136,8 +137,7 @@ impl<B: Backend> Executor<B> {
             language: terms.runner.language.clone(),
             since: SystemTime::now(),
         });
-        let (before, allowance) = tokio::join!(workspace.list(), workspace.allowance());
-        let (before, allowance) = (before?, allowance?);
+        let (before, allowance) = workspace.survey().await?;
 
         let input = RunInput {
             code: request.program.source().to_owned(),
@@ -191,8 +191,8 @@ impl<B: Backend> Executor<B> {
         if report.status == Status::DiskQuota || allowance.for_tidying {
             // Containers made before could write more into it.
             self.pool.forget(report.workspace.hash());
-        } else {
-            self.pool.want_next(report.workspace.clone(), terms.next);
+        } else if terms.runner.command.is_none() {
+            self.pool.want_next(report.workspace.clone(), terms.runner);
         }
         Ok(report)
     }
@@ -297,7 +297,7 @@ impl<B: Backend> Executor<B> {
     /// backend's own limits.
     pub async fn stop(&self) {
         self.stopping.cancel();
-        self.pool.clear();
+        self.pool.close();
         self.backend.stop().await;
     }
 
@@ -352,11 +352,7 @@ const CLOSE_PAUSE: Duration = Duration::from_millis(20);
 
 /// Tidies up and lists what there is. The run took place, so its report is not lost over this.
 async fn after_the_run(workspace: &Workspace) -> Listing {
-    let listed = async {
-        workspace.tidy().await?;
-        workspace.list().await
-    };
-    listed.await.unwrap_or_else(|error| {
+    workspace.tidy().await.unwrap_or_else(|error| {
         tracing::error!(%error, "files could not be listed after a run");
         Listing::default()
     })

@@ -54,9 +54,9 @@ impl Links {
         format!("{}{}/", self.files, workspace.as_str())
     }
 
-    /// Where a file can be uploaded with `token`; `None` where nothing is served over HTTP.
-    pub fn upload(&self, token: &str) -> Option<String> {
-        Some(format!("{}{token}", self.uploads.as_ref()?))
+    /// Where files can be uploaded: a token follows. `None` where nothing is served over HTTP.
+    pub fn uploads(&self) -> Option<&str> {
+        self.uploads.as_deref()
     }
 
     /// The file that a link names; `None` where it is none of these links.

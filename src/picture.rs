@@ -5,7 +5,7 @@
 use std::io::Cursor;
 
 use image::{DynamicImage, ImageReader, Limits, RgbImage, codecs::jpeg::JpegEncoder, imageops};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Bytes of a picture that a model is shown.
 pub(crate) const MAX_BYTES: u64 = 256 << 10;
@@ -26,11 +26,32 @@ const QUALITY: u8 = 80;
 /// Only one is decoded at a time: each may take the memory of all the rest of the server.
 static TURN: Semaphore = Semaphore::const_new(1);
 
-/// The image as a JPEG of at most [`MAX_BYTES`]; `None` where it is none that can be decoded within bounds.
-pub(crate) async fn shrink(bytes: Vec<u8>) -> Option<Vec<u8>> {
-    let _turn = TURN.acquire().await.ok()?;
-    let shrinking = tokio::task::spawn_blocking(move || shrink_now(&bytes));
-    shrinking.await.ok()?
+/// Images that may wait for their turn.
+static PLACES: Semaphore = Semaphore::const_new(8);
+
+/// The right to decode an image.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    _turn: SemaphorePermit<'static>,
+}
+
+impl Turn {
+    /// Waits for it; `None` where too many do already. To be had before the image is read.
+    pub(crate) async fn wait() -> Option<Self> {
+        let _place = PLACES.try_acquire().ok()?;
+        let turn = TURN.acquire().await.ok()?;
+        Some(Self { _turn: turn })
+    }
+
+    /// The image as a JPEG of at most [`MAX_BYTES`]; `None` where it is none that can be decoded within bounds.
+    pub(crate) async fn shrink(self, bytes: Vec<u8>) -> Option<Vec<u8>> {
+        let shrinking = tokio::task::spawn_blocking(move || {
+            // Also when nobody waits for the picture any more.
+            let _turn = self;
+            shrink_now(&bytes)
+        });
+        shrinking.await.ok()?
+    }
 }
 
 fn shrink_now(bytes: &[u8]) -> Option<Vec<u8>> {

@@ -13,6 +13,7 @@ mod incoming;
 mod instance;
 mod lease;
 mod listing;
+mod merge;
 mod owner;
 mod path;
 mod remove;
@@ -24,6 +25,7 @@ mod walk;
 use std::{
     fs::File,
     io,
+    ops::ControlFlow,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -43,7 +45,9 @@ pub use self::{
 };
 use self::{
     incoming::{Incoming, Room},
-    lease::Lease,
+    lease::{Lease, Lock},
+    listing::is_hidden,
+    walk::{Enter, walk},
 };
 use crate::config::DiskLimits;
 
@@ -81,7 +85,8 @@ pub struct Workspace {
     dir: Arc<Dir>,
     owner: Owner,
     limits: DiskLimits,
-    _lease: Arc<Lease>,
+    /// For this server, and for others that share the directory.
+    _lease: Arc<(Lease, Option<Lock>)>,
 }
 
 impl Workspace {
@@ -179,6 +184,27 @@ impl Workspace {
         .await
     }
 
+    /// Moves what has the name `path` to another workspace, where directories of one name are merged and anything
+    /// else is replaced. Nothing happens where there is nothing of that name.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::QuotaExceeded`] where the other one has no room for all that is here.
+    pub async fn move_to(&self, other: &Self, path: FilePath) -> Result<(), WorkspaceError> {
+        let (this, other) = (self.clone(), other.clone());
+        blocking(move || {
+            let moving = DiskUsage::of(&this.dir, DiskUsage::UNLIMITED)?;
+            Room::measure(&other, moving.files)?.check(moving.bytes)?;
+            merge::merge(
+                &this.dir,
+                &other.dir,
+                path.as_path().as_os_str(),
+                &other.root,
+            )?;
+            Ok(())
+        })
+        .await
+    }
+
     /// Deletes a file, a link, or a directory with all in it.
     ///
     /// # Errors
@@ -186,6 +212,13 @@ impl Workspace {
     pub async fn delete(&self, path: FilePath) -> Result<(), WorkspaceError> {
         let this = self.clone();
         blocking(move || remove::delete(&this.dir, &this.root, &path)).await
+    }
+
+    /// Whether there is a directory of that name.
+    pub async fn is_directory(&self, path: FilePath) -> bool {
+        let dir = Arc::clone(&self.dir);
+        let looking = blocking(move || Ok(dir.symlink_metadata(path.as_path())?.is_dir()));
+        looking.await.unwrap_or(false)
     }
 
     /// Makes a directory, with those it is in.
@@ -226,11 +259,11 @@ impl Workspace {
     }
 
     /// Takes away what nobody can use once a run has ended: FIFOs, sockets, devices, and directories nested
-    /// deeper than anything looks. Marks the workspace as used.
+    /// deeper than anything looks. Marks the workspace as used, and returns the files there are then.
     ///
     /// # Errors
     /// When the workspace cannot be read.
-    pub async fn tidy(&self) -> Result<(), WorkspaceError> {
+    pub async fn tidy(&self) -> Result<Listing, WorkspaceError> {
         let dir = Arc::clone(&self.dir);
         let root = Arc::clone(&self.root);
         blocking(move || {
@@ -240,19 +273,29 @@ impl Workspace {
         .await
     }
 
-    /// What the workspace may take while a run goes on: the quota, or what it takes now if that is more
-    /// already. Such a run can tidy up; see [`Allowance::for_tidying`].
+    /// The files there are before a run, and what the workspace may take while it goes on: the quota, or what it
+    /// takes now if that is more already. Such a run can tidy up; see [`Allowance::for_tidying`].
     ///
     /// # Errors
     /// When the workspace cannot be read.
-    pub async fn allowance(&self) -> Result<Allowance, WorkspaceError> {
+    pub async fn survey(&self) -> Result<(Listing, Allowance), WorkspaceError> {
         let (dir, quota) = (Arc::clone(&self.dir), self.limits.workspace);
         blocking(move || {
-            let usage = DiskUsage::of(&dir, DiskUsage::UNLIMITED)?;
-            let for_tidying = usage.exceeds(quota);
+            let (mut listing, mut usage) = (Listing::default(), DiskUsage::at_most(0, 0));
+            let _all = walk(&dir, &mut |entry| {
+                usage.add(&entry);
+                if !is_hidden(entry.path) {
+                    listing.add(&entry);
+                }
+                ControlFlow::Continue(Enter::Yes)
+            })?;
             let most =
                 DiskUsage::at_most(usage.bytes.max(quota.bytes), usage.files.max(quota.files));
-            Ok(Allowance { most, for_tidying })
+            let allowance = Allowance {
+                most,
+                for_tidying: usage.exceeds(quota),
+            };
+            Ok((listing, allowance))
         })
         .await
     }

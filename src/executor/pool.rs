@@ -90,6 +90,8 @@ struct State<P> {
     wanted: VecDeque<(Workspace, Runner)>,
     /// Runners that did not start, by language.
     failing: HashMap<String, Failing>,
+    /// Whether nothing is kept any more, as the server ends.
+    closed: bool,
 }
 
 #[derive(Debug)]
@@ -171,6 +173,7 @@ impl<P> Pool<P> {
             next: VecDeque::new(),
             wanted: VecDeque::new(),
             failing: HashMap::new(),
+            closed: false,
         };
         Self {
             state: Mutex::new(state),
@@ -210,18 +213,23 @@ impl<P> Pool<P> {
         let mut state = self.lock();
         let fits = |waiting: &Waiting<P>| runner.is_none_or(|runner| waiting.runner == *runner);
         let at = state.spares.iter().position(|(waiting, _)| fits(waiting))?;
-        self.changed.notify_one();
         Some(state.spares.remove(at))
     }
 
     /// Keeps a spare.
     pub(super) fn put_spare(&self, waiting: Waiting<P>, dir: SpareDir) {
-        self.lock().spares.push((waiting, dir));
+        let mut state = self.lock();
+        if !state.closed {
+            state.spares.push((waiting, dir));
+        }
     }
 
     /// Keeps a container for the next call of a conversation; least recently used ones make room.
     pub(super) fn put_next(&self, waiting: Waiting<P>, workspace: Workspace) {
         let mut state = self.lock();
+        if state.closed {
+            return;
+        }
         state.next.push_back(Next {
             waiting,
             workspace,
@@ -268,6 +276,9 @@ impl<P> Pool<P> {
     /// failed wait, and keep no other one waiting.
     pub(super) fn next_job(&self, runners: &Runners) -> Option<Job> {
         let mut state = self.lock();
+        if state.closed {
+            return None;
+        }
         while let Some((workspace, runner)) = state.wanted.pop_front() {
             if !state.must_wait(&runner) {
                 return Some(Job::Next(workspace, runner));
@@ -313,9 +324,10 @@ impl<P> Pool<P> {
         before.is_none()
     }
 
-    /// Lets all go.
-    pub(super) fn clear(&self) {
+    /// Lets all go, and keeps none from now on.
+    pub(super) fn close(&self) {
         let mut state = self.lock();
+        state.closed = true;
         state.spares.clear();
         state.next.clear();
         state.wanted.clear();

@@ -17,8 +17,6 @@ const INSTALLER_DIR: &str = ".packages/.tmp";
 pub(super) struct Terms {
     /// What is started.
     pub(super) runner: Runner,
-    /// The language's own runner: of an installer, what the next run will want.
-    pub(super) next: Runner,
     /// Time from handing over the code to the kill.
     pub(super) timeout: Duration,
     /// The network it is attached to, if any.
@@ -35,7 +33,7 @@ impl<B: Backend> Executor<B> {
     /// # Errors
     /// Where it asks for what there is not, or for what it may not have.
     pub(super) async fn terms(&self, request: &RunRequest) -> Result<Terms, RunError> {
-        let next = self.runner(&request.language).await?;
+        let runner = self.runner(&request.language).await?;
         let mut environment = self.pass_through_env.clone();
         environment.extend(request.environment.clone());
         let (runner, longest) = match &request.program {
@@ -45,13 +43,13 @@ impl<B: Backend> Executor<B> {
                     limit: self.max_code_bytes,
                 });
             }
-            Program::Code(_) => (next.clone(), self.limits.timeout),
+            Program::Code(_) => (runner, self.limits.timeout),
             Program::Installer(packages) => {
                 let directory = format!("/data/{INSTALLER_DIR}");
                 environment.insert("TMPDIR".to_owned(), directory);
-                let installer = next.installer(packages);
+                let installer = runner.installer(packages);
                 let installer = installer.ok_or_else(|| RunError::NoInstaller {
-                    language: next.language.clone(),
+                    language: runner.language.clone(),
                 })?;
                 (installer, self.limits.timeout_max)
             }
@@ -72,7 +70,6 @@ impl<B: Backend> Executor<B> {
             && (runner.protocol == Protocol::Framed || request.environment.is_empty());
         Ok(Terms {
             runner,
-            next,
             timeout,
             network,
             environment,

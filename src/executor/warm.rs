@@ -93,7 +93,11 @@ impl<B: Backend> Executor<B> {
                 },
             }
             match self.workspaces.adopt(conversation, dir).await {
-                Ok(Ok(workspace)) => return Ok(Some((waiting, workspace))),
+                Ok(Ok(workspace)) => {
+                    // Only now is there one less.
+                    self.pool.look_again();
+                    return Ok(Some((waiting, workspace)));
+                }
                 Ok(Err(dir)) => {
                     self.pool.put_spare(waiting, dir);
                     return Ok(None);
@@ -115,7 +119,7 @@ impl<B: Backend> Executor<B> {
         let workspace = self.workspaces.open(conversation).await?;
         let run_id = RunId::random();
         let mut spec = spec(run_id, workspace.data_dir());
-        spec.tidies_only = workspace.allowance().await?.for_tidying;
+        spec.tidies_only = workspace.survey().await?.1.for_tidying;
         let container = self.backend.prepare(spec).await?;
         Ok(Place {
             run_id,

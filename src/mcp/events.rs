@@ -17,7 +17,7 @@ use rmcp::{
         EventId, EventStore, EventStoreError, EventStream, ServerSseMessage,
     },
 };
-use tokio::{sync::Notify, time::timeout};
+use tokio::{sync::Notify, time::timeout_at};
 use uuid::Uuid;
 
 /// Bytes of all events kept: a few results with images, or hundreds of ordinary ones.
@@ -67,6 +67,8 @@ struct Position {
     /// Number of the event that the client got last.
     number: u64,
     ended: bool,
+    /// When the next event will not come any more.
+    deadline: tokio::time::Instant,
 }
 
 #[async_trait::async_trait]
@@ -104,6 +106,7 @@ impl EventStore for Events {
             stream,
             number,
             ended: false,
+            deadline: tokio::time::Instant::now() + MAX_AGE,
         };
         Ok(Box::pin(stream::unfold(position, |mut position| async {
             let event = position.next().await?;
@@ -122,10 +125,11 @@ impl Position {
             let next = self.shared.lock().after(self.number, &self.stream);
             if let Some((number, event)) = next {
                 self.number = number;
+                self.deadline = tokio::time::Instant::now() + MAX_AGE;
                 self.ended = event.message.as_deref().is_some_and(is_answer);
                 return Some(event);
             }
-            timeout(MAX_AGE, added).await.ok()?;
+            timeout_at(self.deadline, added).await.ok()?;
         }
         None
     }

@@ -19,7 +19,10 @@ use rmcp::transport::streamable_http_server::{
     session::{local::LocalSessionManager, never::NeverSessionManager},
 };
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -28,7 +31,7 @@ use super::{
     sessions::Sessions,
     tools::upload_file,
 };
-use crate::config::Config;
+use crate::{caller::Caller, config::Config};
 
 /// Sessions at one time beyond those that may be busy. Each holds some 50 KB, and many short ones leave as much
 /// again behind in the allocator.
@@ -39,6 +42,9 @@ const SESSION_GRACE: Duration = Duration::from_secs(600);
 
 /// Room in a request for everything but the code or the file.
 const ENVELOPE_BYTES: usize = 256 << 10;
+
+/// KiB of all bodies that are in memory at one time: some of the largest, or thousands of the usual ones.
+const ALL_BODIES_KIB: usize = 160 << 10;
 
 /// Longest pause within a request's body.
 const BODY_PAUSE: Duration = Duration::from_secs(15);
@@ -59,6 +65,8 @@ pub(crate) struct Front {
     without_session: StreamableHttpService<Handler, NeverSessionManager>,
     sessions: Arc<Sessions>,
     max_body_bytes: usize,
+    /// A permit for each KiB of bodies.
+    room: Arc<Semaphore>,
 }
 
 impl std::fmt::Debug for Front {
@@ -106,11 +114,12 @@ impl Front {
             ),
             sessions,
             max_body_bytes,
+            room: Arc::new(Semaphore::new(ALL_BODIES_KIB.max(max_body_bytes >> 9))),
         }
     }
 
-    /// The whole body, as long as it keeps coming and stays within the limit.
-    async fn read(&self, mut body: Body) -> Result<Bytes, Response> {
+    /// The whole body, as long as it keeps coming and stays within the limits, and the room it takes.
+    async fn read(&self, mut body: Body) -> Result<(Bytes, OwnedSemaphorePermit), Response> {
         let broke_off = || {
             refuse(
                 StatusCode::BAD_REQUEST,
@@ -119,7 +128,16 @@ impl Front {
                 &Value::Null,
             )
         };
+        let no_room = || {
+            refuse(
+                StatusCode::SERVICE_UNAVAILABLE,
+                -32000,
+                "too many large requests at one time; try again in a moment",
+                &Value::Null,
+            )
+        };
         let mut bytes = BytesMut::new();
+        let mut room = self.take_room(1).ok_or_else(no_room)?;
         while let Some(frame) = timeout(BODY_PAUSE, body.frame())
             .await
             .map_err(|_| broke_off())?
@@ -140,13 +158,21 @@ impl Front {
                     &Value::Null,
                 ));
             }
+            room.merge(self.take_room(data.len()).ok_or_else(no_room)?);
             bytes.extend_from_slice(&data);
         }
-        Ok(bytes.freeze())
+        Ok((bytes.freeze(), room))
+    }
+
+    /// Room for so many bytes more, if there is.
+    fn take_room(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let kib = u32::try_from(bytes.div_ceil(1024)).ok()?;
+        Arc::clone(&self.room).try_acquire_many_owned(kib).ok()
     }
 
     async fn post(&self, mut parts: Parts, body: Body) -> Response {
-        let body = match timeout(BODY_LIMIT, self.read(body)).await {
+        // Until the answer begins: the SDK and the tools hold it as long.
+        let (body, _room) = match timeout(BODY_LIMIT, self.read(body)).await {
             Ok(Ok(body)) => body,
             Ok(Err(refusal)) => return refusal,
             Err(_) => {
@@ -175,7 +201,9 @@ impl Front {
             return self.open_session(parts, body, &id).await;
         }
         if let Some(session) = session_of(&parts.headers) {
-            let in_use = self.sessions.enter(&session);
+            let Some(in_use) = self.sessions.enter(&session, &caller_of(&parts)) else {
+                return no_such_session();
+            };
             let request = http::Request::from_parts(parts, Full::new(body));
             let response = self.with_session.handle(request).await.map(Body::new);
             return as_json_rpc(keep_until_sent(in_use, response)).await;
@@ -184,8 +212,11 @@ impl Front {
         as_json_rpc(self.without_session.handle(request).await.map(Body::new)).await
     }
 
-    async fn open_session(&self, parts: Parts, body: Bytes, id: &Value) -> Response {
-        let Some(_opening) = self.sessions.make_room().await else {
+    async fn open_session(&self, mut parts: Parts, body: Bytes, id: &Value) -> Response {
+        // The SDK would take it for a request of that session.
+        parts.headers.remove(SESSION_HEADER);
+        let caller = caller_of(&parts);
+        let Some(_opening) = self.sessions.make_room(&caller).await else {
             return refuse(
                 StatusCode::SERVICE_UNAVAILABLE,
                 -32000,
@@ -196,7 +227,7 @@ impl Front {
         let request = http::Request::from_parts(parts, Full::new(body));
         let response = self.with_session.handle(request).await.map(Body::new);
         as_json_rpc(match session_of(response.headers()) {
-            Some(session) => keep_until_sent(self.sessions.enter(&session), response),
+            Some(session) => keep_until_sent(self.sessions.enter(&session, &caller), response),
             None => response,
         })
         .await
@@ -209,8 +240,12 @@ pub(crate) async fn serve(State(front): State<Front>, request: Request) -> Respo
     if parts.method == Method::POST {
         return front.post(parts, body).await;
     }
-    // A client that only listens is idle, for as long as it may.
-    let _used = session_of(&parts.headers).map(|session| front.sessions.enter(&session));
+    if let Some(session) = session_of(&parts.headers)
+        // A client that only listens is idle, for as long as it may.
+        && front.sessions.enter(&session, &caller_of(&parts)).is_none()
+    {
+        return no_such_session();
+    }
     let ends_session = parts.method == Method::DELETE;
     let request = Request::from_parts(parts, body);
     let mut response = as_json_rpc(front.with_session.handle(request).await.map(Body::new)).await;
@@ -228,6 +263,21 @@ pub(super) struct OneAnswer;
 fn session_of(headers: &HeaderMap) -> Option<String> {
     let session = headers.get(SESSION_HEADER)?.to_str().ok()?;
     Some(session.to_owned())
+}
+
+/// Who calls, as the token told.
+fn caller_of(parts: &Parts) -> Caller {
+    parts.extensions.get().cloned().unwrap_or_default()
+}
+
+/// The status is what tells clients to open a new session.
+fn no_such_session() -> Response {
+    refuse(
+        StatusCode::NOT_FOUND,
+        -32001,
+        "there is no such session; initialize a new one",
+        &Value::Null,
+    )
 }
 
 /// Holds `guard` until the response's body has been sent or given up.
@@ -260,12 +310,7 @@ async fn as_json_rpc(response: Response) -> Response {
             -32600,
             "this is not a request that MCP knows, sent as application/json".to_owned(),
         ),
-        // The status is what tells clients to open a new session.
-        StatusCode::NOT_FOUND => (
-            status,
-            -32001,
-            "there is no such session; initialize a new one".to_owned(),
-        ),
+        StatusCode::NOT_FOUND => return no_such_session(),
         StatusCode::FORBIDDEN => (
             status,
             -32600,

@@ -9,6 +9,12 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, error::Category, value::RawValue};
 
+/// Longest id, which each answer repeats.
+const MAX_ID_BYTES: usize = 1_024;
+
+/// Longest metadata of a request: a progress token in it is repeated in every notification.
+const MAX_META_BYTES: usize = 16 << 10;
+
 /// A message as far as it is read here. The parameters' own contents are left as they are.
 #[derive(Deserialize)]
 pub(super) struct Message<'a> {
@@ -54,6 +60,10 @@ impl<'a> Message<'a> {
         // As the SDK has it: a string or a whole number.
         let id = match &message.id {
             None => &Value::Null,
+            Some(Value::String(id)) if id.len() > MAX_ID_BYTES => {
+                let reason = "the id must not be longer than 1,024 bytes";
+                return Err(malformed(-32600, reason, &Value::Null));
+            }
             Some(id) if id.is_string() || id.is_i64() => id,
             Some(_) => {
                 let reason = "the id must be a string or a whole number";
@@ -85,6 +95,8 @@ fn wrong_params(method: &str, params: Option<&RawValue>) -> Option<&'static str>
         name: Option<&'a RawValue>,
         #[serde(borrow)]
         arguments: Option<&'a RawValue>,
+        #[serde(borrow, rename = "_meta")]
+        meta: Option<&'a RawValue>,
         #[serde(borrow)]
         uri: Option<&'a RawValue>,
         #[serde(borrow, rename = "taskId")]
@@ -95,8 +107,14 @@ fn wrong_params(method: &str, params: Option<&RawValue>) -> Option<&'static str>
         return Some("params must be an object");
     }
     let Ok(known) = serde_json::from_str::<Known<'_>>(params.map_or("{}", RawValue::get)) else {
-        return Some("params has a member twice");
+        return Some("params has a member twice, or is no JSON");
     };
+    if known
+        .meta
+        .is_some_and(|meta| meta.get().len() > MAX_META_BYTES)
+    {
+        return Some("params._meta must not be longer than 16 KiB");
+    }
     match method {
         "tools/call" if !starts(known.name, '"') => Some("params.name must be the name of a tool"),
         "tools/call" if known.arguments.is_some() && !starts(known.arguments, '{') => {

@@ -51,6 +51,11 @@ impl Refusal {
         )
     }
 
+    /// It cannot be done now, but later.
+    pub(crate) fn busy(message: impl Into<String>) -> Self {
+        Self::new("busy", message)
+    }
+
     fn internal(cause: &dyn std::fmt::Display) -> Self {
         tracing::error!(%cause, "tool call failed");
         Self::new(

@@ -15,6 +15,7 @@ use rmcp::transport::streamable_http_server::session::{
 };
 
 use super::events::Events;
+use crate::caller::Caller;
 
 /// What the SDK buffers of a session's messages, in each direction: the default takes memory that nobody
 /// needs, as a client's requests each have a stream of their own.
@@ -32,6 +33,8 @@ pub(super) struct Sessions {
 
 #[derive(Debug)]
 struct Use {
+    /// Who opened it. To others it does not exist.
+    caller: Caller,
     last: Instant,
     /// Requests under way.
     open: usize,
@@ -66,8 +69,12 @@ impl Sessions {
         Arc::clone(&self.manager)
     }
 
-    /// Makes room for one more, to be opened while the guard is held; `None` where all are busy.
-    pub(super) async fn make_room(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+    /// Makes room for one more of `caller`'s, to be opened while the guard is held; `None` where all are busy. His
+    /// own go first: others' may wait for a client that lost its stream.
+    pub(super) async fn make_room(
+        &self,
+        caller: &Caller,
+    ) -> Option<tokio::sync::MutexGuard<'_, ()>> {
         let opening = self.opening.lock().await;
         let there: Vec<SessionId> = self.manager.sessions.read().await.keys().cloned().collect();
         if there.len() < self.limit {
@@ -78,7 +85,7 @@ impl Sessions {
             // The SDK ends silent ones without saying so.
             uses.retain(|id, _| there.contains(id));
             let idle = uses.iter().filter(|(_, session)| session.open == 0);
-            let longest = idle.min_by_key(|(_, session)| session.last);
+            let longest = idle.min_by_key(|(_, session)| (session.caller != *caller, session.last));
             let longest = longest.map(|(id, _)| id.clone());
             longest.inspect(|id| {
                 uses.remove(id);
@@ -90,20 +97,25 @@ impl Sessions {
         Some(opening)
     }
 
-    /// Notes that a request of the session `id` is under way, until the guard is dropped.
-    pub(super) fn enter(self: &Arc<Self>, id: &str) -> InUse {
+    /// Notes that a request of the session `id` is under way, until the guard is dropped; `None` where it is
+    /// another caller's.
+    pub(super) fn enter(self: &Arc<Self>, id: &str, caller: &Caller) -> Option<InUse> {
         let id = SessionId::from(id);
         let mut uses = self.lock();
         let session = uses.entry(id.clone()).or_insert_with(|| Use {
+            caller: caller.clone(),
             last: Instant::now(),
             open: 0,
         });
+        if session.caller != *caller {
+            return None;
+        }
         session.open += 1;
         drop(uses);
-        InUse {
+        Some(InUse {
             sessions: Arc::clone(self),
             id,
-        }
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Use>> {

@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use super::{refusal::Refusal, reply::Reply};
 use crate::{
     caller::Caller, conversation::ConversationId, executor::Progress, runner::Runners,
-    sandbox::Sandbox,
+    sandbox::Sandbox, workspace::FilePath,
 };
 
 /// One call of a tool.
@@ -72,6 +72,18 @@ impl Call {
         let named = self.named_conversation(named)?;
         Ok(named.unwrap_or_else(|| ConversationId::random(self.caller.clone())))
     }
+}
+
+/// A file's name as models write it: relative to `/data`, or below it.
+fn file_path(name: &str) -> Result<FilePath, Refusal> {
+    let name = name.strip_prefix("/data/").unwrap_or(name);
+    Ok(FilePath::from_bytes(name.as_bytes().to_vec())?)
+}
+
+/// The same of a file that is to be made.
+fn new_file_path(name: &str) -> Result<FilePath, Refusal> {
+    let name = name.strip_prefix("/data/").unwrap_or(name);
+    Ok(FilePath::for_new_file(name)?)
 }
 
 /// All tools, in the order clients see them, but for what depends on the runners.

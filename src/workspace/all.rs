@@ -10,13 +10,17 @@ use std::{
 
 use cap_std::{
     ambient_authority,
-    fs::{Dir, DirBuilder, DirBuilderExt as _},
+    fs::{Dir, DirBuilder, DirBuilderExt as _, MetadataExt as _},
 };
 use secrecy::SecretString;
 
 use super::{
     DiskUsage, Owner, SpareDir, Workspace, WorkspaceError, WorkspaceHash, blocking, expiry,
-    free_bytes, instance::Instance, lease::Leases, remove::Trashed,
+    free_bytes,
+    instance::Instance,
+    lease::{Leases, Lock},
+    remove::{Trashed, empty_trash},
+    walk::open_up,
 };
 use crate::{config::DiskLimits, conversation::ConversationId};
 
@@ -100,7 +104,7 @@ impl Workspaces {
             }
             // Also when it existed: another call may have made it and not yet handed it over.
             owner.take(&root, hash.as_str())?;
-            let dir = root.open_dir(hash.as_str())?;
+            let dir = open(&root, &hash)?;
             expiry::mark_used(&dir)?;
             Ok(held(dir))
         })
@@ -115,10 +119,10 @@ impl Workspaces {
         move |dir| Workspace {
             hash,
             root,
-            dir: Arc::new(dir),
             owner,
             limits,
-            _lease: Arc::new(lease),
+            _lease: Arc::new((lease, Lock::shared(&dir))),
+            dir: Arc::new(dir),
         }
     }
 
@@ -177,7 +181,7 @@ impl Workspaces {
     pub async fn find(&self, hash: WorkspaceHash) -> Result<Workspace, WorkspaceError> {
         let root = Arc::clone(&self.root);
         let held = self.hold(hash.clone());
-        blocking(move || match root.open_dir(hash.as_str()) {
+        blocking(move || match open(&root, &hash) {
             Ok(dir) => {
                 expiry::mark_used(&dir)?;
                 Ok(held(dir))
@@ -199,7 +203,7 @@ impl Workspaces {
             self.hash(conversation),
         );
         blocking(move || {
-            let taken = leases.unless_held(&hash, || {
+            let taken = leases.unless_held(&hash, &root, || {
                 Trashed::take(&root, OsStr::new(hash.as_str()), &root)
             });
             match taken.ok_or(WorkspaceError::InUse)? {
@@ -236,9 +240,9 @@ impl Workspaces {
             for entry in root.entries()? {
                 let name = entry?.file_name();
                 let is_workspace = name.to_str().and_then(WorkspaceHash::parse).is_some();
-                // One that goes meanwhile takes nothing.
-                if is_workspace && let Ok(dir) = root.open_dir(&name) {
-                    let usage = DiskUsage::of(&dir, DiskUsage::UNLIMITED)?;
+                // One that goes meanwhile takes nothing, and one that is closed up keeps that to itself.
+                let usage = |dir: Dir| DiskUsage::of(&dir, DiskUsage::UNLIMITED);
+                if is_workspace && let Ok(usage) = root.open_dir(&name).and_then(usage) {
                     count += 1;
                     total.bytes = total.bytes.saturating_add(usage.bytes);
                     total.files = total.files.saturating_add(usage.files);
@@ -254,10 +258,29 @@ impl Workspaces {
     /// # Errors
     /// When `SANDBOX_ROOT` cannot be read.
     pub async fn remove_expired(&self) -> Result<usize, WorkspaceError> {
-        let Some(ttl) = self.limits.ttl else {
-            return Ok(0);
-        };
-        let (root, leases) = (Arc::clone(&self.root), Arc::clone(&self.leases));
-        blocking(move || Ok(expiry::remove_expired(&root, &leases, ttl)?)).await
+        let (root, leases, ttl) = (
+            Arc::clone(&self.root),
+            Arc::clone(&self.leases),
+            self.limits.ttl,
+        );
+        blocking(move || {
+            let taken = match ttl {
+                Some(ttl) => expiry::take_expired(&root, &leases, ttl)?,
+                None => 0,
+            };
+            empty_trash(&root)?;
+            Ok(taken)
+        })
+        .await
     }
+}
+
+/// Opens the workspace, whatever user code made of its permissions.
+fn open(root: &Dir, hash: &WorkspaceHash) -> io::Result<Dir> {
+    let name = OsStr::new(hash.as_str());
+    let mode = root.symlink_metadata(name)?.mode() & 0o777;
+    if mode & 0o700 != 0o700 {
+        open_up(root, name)?;
+    }
+    root.open_dir(name)
 }

@@ -8,11 +8,7 @@ use std::{
 
 use cap_std::fs::{Dir, MetadataExt as _};
 
-use super::{
-    WorkspaceHash,
-    lease::Leases,
-    remove::{TRASH, remove_dir},
-};
+use super::{WorkspaceHash, lease::Leases, remove::Trashed};
 
 /// Marks a workspace as used now.
 ///
@@ -35,11 +31,9 @@ pub(super) fn mark_used(workspace: &Dir) -> io::Result<()> {
     )?)
 }
 
-/// Deletes the workspaces of `root` that were last used longer than `ttl` ago and are not in use, and
-/// returns how many.
-pub(super) fn remove_expired(root: &Dir, leases: &Leases, ttl: Duration) -> io::Result<usize> {
-    root.create_dir_all(TRASH)?;
-    let trash = root.open_dir(TRASH)?;
+/// Moves the workspaces of `root` that were last used longer than `ttl` ago and are not in use into the trash,
+/// and returns how many.
+pub(super) fn take_expired(root: &Dir, leases: &Leases, ttl: Duration) -> io::Result<usize> {
     let mut taken = 0;
     for entry in root.entries()? {
         let entry = entry?;
@@ -50,16 +44,17 @@ pub(super) fn remove_expired(root: &Dir, leases: &Leases, ttl: Duration) -> io::
             continue;
         }
         // Looked at again, as it may have been used just now; nobody can begin to while we do.
-        let moved = leases.unless_held(&hash, || {
-            let place = uuid::Uuid::new_v4().simple().to_string();
-            expired(root, &hash, ttl) && root.rename(hash.as_str(), &trash, place).is_ok()
+        let moved = leases.unless_held(&hash, root, || {
+            expired(root, &hash, ttl)
+                .then(|| Trashed::take(root, OsStr::new(hash.as_str()), root))
+                .transpose()
         });
-        taken += usize::from(moved == Some(true));
-    }
-    for entry in trash.entries()? {
-        let name = entry?.file_name();
-        if let Err(error) = remove_dir(&trash, OsStr::new(&name)) {
-            tracing::warn!(%error, "an expired workspace was not deleted; trying again later");
+        match moved {
+            Some(Ok(moved)) => taken += usize::from(moved.is_some()),
+            Some(Err(error)) => {
+                tracing::warn!(workspace = hash.short(), %error, "an expired workspace was not taken away");
+            }
+            None => {}
         }
     }
     Ok(taken)
@@ -89,6 +84,7 @@ mod tests {
     use cap_std::ambient_authority;
 
     use super::*;
+    use crate::workspace::{lease::Lock, remove::empty_trash};
 
     const TTL: Duration = Duration::from_millis(200);
 
@@ -112,11 +108,12 @@ mod tests {
             .unwrap()
             .set_times(old)
             .unwrap();
-        assert_eq!(remove_expired(&root, &leases, TTL).unwrap(), 0);
+        assert_eq!(take_expired(&root, &leases, TTL).unwrap(), 0);
 
         sleep(TTL * 2);
         mark_used(&root.open_dir(&marked).unwrap()).unwrap();
-        assert_eq!(remove_expired(&root, &leases, TTL).unwrap(), 1);
+        assert_eq!(take_expired(&root, &leases, TTL).unwrap(), 1);
+        empty_trash(&root).unwrap();
         let mut left: Vec<_> = fs::read_dir(directory.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name())
@@ -127,12 +124,18 @@ mod tests {
             [".instance", ".trash", &*held, &*marked, "not-a-workspace"]
         );
         assert_eq!(
-            fs::read_dir(directory.path().join(TRASH)).unwrap().count(),
+            fs::read_dir(directory.path().join(".trash"))
+                .unwrap()
+                .count(),
             0
         );
 
         drop(lease);
-        assert_eq!(remove_expired(&root, &leases, TTL).unwrap(), 1);
+        // Another server that shares the directory uses it.
+        let elsewhere = Lock::shared(&root.open_dir(&held).unwrap()).unwrap();
+        assert_eq!(take_expired(&root, &leases, TTL).unwrap(), 0);
+        drop(elsewhere);
+        assert_eq!(take_expired(&root, &leases, TTL).unwrap(), 1);
         assert!(!fs::exists(directory.path().join(&held)).unwrap());
     }
 }

@@ -66,7 +66,7 @@ pub(super) fn open(dir: &Dir, path: &FilePath) -> Result<OpenFile, WorkspaceErro
     })
 }
 
-/// The directory that `path` is in, made if needed, and the file's name there.
+/// The directory that `path` is in, which must exist, and the file's name there.
 pub(super) fn existing_parent_of<'a>(
     path: &'a FilePath,
     dir: &Dir,

@@ -96,6 +96,8 @@ impl Incoming {
 
     /// Gives the file its name, replacing another one of that name at once.
     pub(super) fn commit(mut self) -> Result<FileEntry, WorkspaceError> {
+        // Others may have written meanwhile: this file is on the disk already, and counted.
+        Room::measure(&self.workspace, 0)?;
         let modified = self.file.metadata()?.modified()?;
         let dir = &self.workspace.dir;
         let (parent, name) = file::parent_of(&self.path, dir, self.workspace.owner)?;

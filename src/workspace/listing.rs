@@ -12,7 +12,7 @@ use cap_std::fs::{Dir, MetadataExt as _};
 use super::{
     FilePath,
     incoming::is_temporary,
-    walk::{Enter, walk},
+    walk::{Enter, Entry, walk},
 };
 
 /// Files read at the most: what user code piles up beyond it must not hold the server's memory.
@@ -23,6 +23,12 @@ const MAX_NAME_BYTES: usize = 2 << 20;
 
 /// The server's own directories at the top of a workspace: not the conversation's files.
 const HIDDEN: [&[u8]; 3] = [b".packages", b".runs", b".warm"];
+
+/// Whether a name is the server's own, or in a directory that is.
+pub(super) fn is_hidden(path: &FilePath) -> bool {
+    let first = path.as_bytes().split(|byte| *byte == b'/').next();
+    first.is_some_and(|first| HIDDEN.contains(&first)) || is_temporary(path)
+}
 
 /// One regular file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +45,7 @@ pub struct FileEntry {
 #[derive(Debug, Default)]
 pub struct Listing {
     files: BTreeMap<FilePath, Seen>,
+    name_bytes: usize,
     cut_off: bool,
 }
 
@@ -55,32 +62,35 @@ impl Listing {
     /// The files of `dir`; where `within` is named, only that file, or those in the directory of that name, which
     /// may be a hidden one.
     pub(super) fn of(dir: &Dir, within: Option<&FilePath>) -> io::Result<Self> {
-        let (mut files, mut name_bytes) = (BTreeMap::new(), 0);
-        let walked = walk(dir, &mut |entry| {
+        let mut listing = Self::default();
+        let _cut_off = walk(dir, &mut |entry| {
             let leads_there = within.is_some_and(|within| within.is_within(entry.path));
-            if !leads_there && within.is_some_and(|within| !entry.path.is_within(within)) {
-                return ControlFlow::Continue(Enter::No);
-            }
-            let hidden = HIDDEN.contains(&entry.path.as_bytes()) && !leads_there;
-            if hidden || is_temporary(entry.path) {
-                return ControlFlow::Continue(Enter::No);
-            }
-            // One that is too long to be asked for is of no use to anyone.
             let asked_for = within.is_none_or(|within| entry.path.is_within(within));
-            if entry.metadata.is_file() && asked_for && entry.path.is_short_enough() {
-                name_bytes += entry.path.as_bytes().len();
-                files.insert(entry.path.clone(), Seen::from(entry.metadata));
+            let hidden = is_hidden(entry.path) && !within.is_some_and(is_hidden);
+            if !leads_there && (!asked_for || hidden) {
+                return ControlFlow::Continue(Enter::No);
             }
-            if files.len() < MAX_FILES && name_bytes < MAX_NAME_BYTES {
-                ControlFlow::Continue(Enter::Yes)
-            } else {
+            if asked_for {
+                listing.add(&entry);
+            }
+            if listing.cut_off {
                 ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(Enter::Yes)
             }
         })?;
-        Ok(Self {
-            files,
-            cut_off: walked.is_break(),
-        })
+        Ok(listing)
+    }
+
+    /// Adds what a walk has come to, if it is a file that is listed and there is room for it.
+    pub(super) fn add(&mut self, entry: &Entry<'_>) {
+        self.cut_off |= self.files.len() >= MAX_FILES || self.name_bytes >= MAX_NAME_BYTES;
+        // One that is too long to be asked for is of no use to anyone.
+        if entry.metadata.is_file() && entry.path.is_short_enough() && !self.cut_off {
+            self.name_bytes += entry.path.as_bytes().len();
+            self.files
+                .insert(entry.path.clone(), Seen::from(entry.metadata));
+        }
     }
 
     /// Whether there are more files than can be listed.

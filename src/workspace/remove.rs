@@ -5,8 +5,9 @@ use std::{ffi::OsStr, io, ops::ControlFlow};
 use cap_std::fs::{Dir, FileTypeExt as _};
 
 use super::{
-    FilePath, WorkspaceError, file,
+    FilePath, Listing, WorkspaceError, file,
     incoming::{is_abandoned, is_temporary},
+    listing::is_hidden,
     walk::{Enter, open_up, walk},
 };
 
@@ -14,6 +15,7 @@ use super::{
 ///
 /// Directories nested deeper than a walk goes are moved up into `trash` and deleted from there.
 pub(super) fn remove_dir(trash: &Dir, name: &OsStr) -> io::Result<()> {
+    open_up(trash, name)?;
     let dir = trash.open_dir(name)?;
     let (mut dirs, mut moved) = (Vec::new(), Vec::new());
     let _all = walk(&dir, &mut |entry| {
@@ -23,6 +25,8 @@ pub(super) fn remove_dir(trash: &Dir, name: &OsStr) -> io::Result<()> {
                 moved.push(place);
             }
         } else if entry.metadata.is_dir() {
+            // What cannot be opened up keeps its directory, which says so below.
+            let _opened_up = open_up(entry.dir, entry.name);
             dirs.push(entry.path.clone());
         } else {
             // One that cannot be deleted keeps its directory, which says so below.
@@ -56,13 +60,24 @@ impl Trashed {
         root.create_dir_all(TRASH)?;
         let trash = root.open_dir(TRASH)?;
         let place = uuid::Uuid::new_v4().simple().to_string();
-        dir.rename(name, &trash, &place)?;
+        match dir.rename(name, &trash, &place) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                // User code may have closed either directory to its owner, who the server may be.
+                if dir.symlink_metadata(name)?.is_dir() {
+                    open_up(dir, name)?;
+                }
+                open_up(dir, OsStr::new("."))?;
+                dir.rename(name, &trash, &place)?;
+            }
+            moved => moved?,
+        }
         Ok(Self { trash, place })
     }
 
     /// How many files there are in it, if it is a directory.
     pub(super) fn files(&self) -> io::Result<u64> {
         let mut files = 0;
+        open_up(&self.trash, OsStr::new(&self.place))?;
         let _all = walk(&self.trash.open_dir(&self.place)?, &mut |entry| {
             files += u64::from(entry.metadata.is_file());
             ControlFlow::Continue(Enter::Yes)
@@ -79,21 +94,28 @@ impl Trashed {
     }
 }
 
+/// Deletes what is in the trash of `root`: also what a crash, or a program that wrote to it, left there.
+pub(super) fn empty_trash(root: &Dir) -> io::Result<()> {
+    let trash = match root.open_dir(TRASH) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
+    for entry in trash.entries()? {
+        let trashed = Trashed {
+            trash: trash.try_clone()?,
+            place: entry?.file_name().to_string_lossy().into_owned(),
+        };
+        if let Err(error) = trashed.delete() {
+            tracing::warn!(%error, "what is in the trash was not deleted; trying again later");
+        }
+    }
+    Ok(())
+}
+
 /// Deletes what has the name `path` beneath `dir`: a directory with all in it, a link itself.
 pub(super) fn delete(dir: &Dir, root: &Dir, path: &FilePath) -> Result<(), WorkspaceError> {
     let (parent, name) = file::existing_parent_of(path, dir)?;
-    let trashed = match Trashed::take(&parent, name, root) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            // User code may have closed the directory to its owner, who the server may be.
-            open_up(&parent, OsStr::new("."))?;
-            if parent.symlink_metadata(name)?.is_dir() {
-                open_up(&parent, name)?;
-            }
-            Trashed::take(&parent, name, root)
-        }
-        taken => taken,
-    };
-    match trashed {
+    match Trashed::take(&parent, name, root) {
         Ok(trashed) => Ok(trashed.delete()?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(WorkspaceError::NotFound),
         Err(error) => Err(error.into()),
@@ -101,12 +123,11 @@ pub(super) fn delete(dir: &Dir, root: &Dir, path: &FilePath) -> Result<(), Works
 }
 
 /// Deletes what is neither file, directory nor link, and directories too deep to be looked into: nobody
-/// can use the former once its run has ended, and the latter would hide from the quota. So would what a
-/// crash left of an upload, from its owner.
+/// can use the former once its run has ended, and the latter would hide from the quota. Returns the files.
 ///
 /// What is deep goes through the trash of `root`, the directory of all workspaces.
-pub(super) fn tidy(dir: &Dir, root: &Dir) -> io::Result<()> {
-    let mut deep = Vec::new();
+pub(super) fn tidy(dir: &Dir, root: &Dir) -> io::Result<Listing> {
+    let (mut listing, mut deep) = (Listing::default(), Vec::new());
     let _all = walk(dir, &mut |entry| {
         let kind = entry.metadata.file_type();
         let special =
@@ -114,27 +135,14 @@ pub(super) fn tidy(dir: &Dir, root: &Dir) -> io::Result<()> {
         if special || (is_temporary(entry.path) && is_abandoned(entry.metadata)) {
             let _deleted = entry.dir.remove_file(entry.name);
         } else if entry.too_deep {
-            let place = uuid::Uuid::new_v4().simple().to_string();
-            if root
-                .create_dir_all(TRASH)
-                .and_then(|()| {
-                    entry
-                        .dir
-                        .rename(entry.name, root, format!("{TRASH}/{place}"))
-                })
-                .is_ok()
-            {
-                deep.push(place);
-            }
+            deep.extend(Trashed::take(entry.dir, entry.name, root));
+        } else if !is_hidden(entry.path) {
+            listing.add(&entry);
         }
         ControlFlow::Continue(Enter::Yes)
     })?;
-    if deep.is_empty() {
-        return Ok(());
-    }
-    let trash = root.open_dir(TRASH)?;
-    deep.iter()
-        .try_for_each(|place| remove_dir(&trash, OsStr::new(place)))
+    deep.into_iter().try_for_each(Trashed::delete)?;
+    Ok(listing)
 }
 
 #[cfg(test)]

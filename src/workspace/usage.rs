@@ -4,7 +4,7 @@ use std::{io, ops::ControlFlow};
 
 use cap_std::fs::{Dir, MetadataExt as _};
 
-use super::walk::{Enter, walk};
+use super::walk::{Enter, Entry, walk};
 
 /// Unit of `st_blocks`, whatever the file system's own (POSIX `<sys/stat.h>`, Linux `stat(2)`).
 const BLOCK_BYTES: u64 = 512;
@@ -42,15 +42,7 @@ impl DiskUsage {
     pub(super) fn of(dir: &Dir, limit: Self) -> io::Result<Self> {
         let mut usage = Self::at_most(0, 0);
         let _exceeded = walk(dir, &mut |entry| {
-            usage.files += 1;
-            // Of a file with several names, each stands for a part.
-            let names = entry.metadata.nlink().max(1);
-            let share = if entry.metadata.is_dir() { 1 } else { names };
-            usage.bytes += entry.metadata.blocks() * BLOCK_BYTES / share;
-            if entry.too_deep {
-                // What is below cannot be counted: whatever the limit is, this is more.
-                usage.too_deep = true;
-            }
+            usage.add(&entry);
             if usage.exceeds(limit) {
                 ControlFlow::Break(())
             } else {
@@ -58,6 +50,17 @@ impl DiskUsage {
             }
         })?;
         Ok(usage)
+    }
+
+    /// Counts what a walk has come to.
+    pub(super) fn add(&mut self, entry: &Entry<'_>) {
+        self.files += 1;
+        // Of a file with several names, each stands for a part.
+        let names = entry.metadata.nlink().max(1);
+        let share = if entry.metadata.is_dir() { 1 } else { names };
+        self.bytes += entry.metadata.blocks() * BLOCK_BYTES / share;
+        // What is below cannot be counted: whatever the limit is, this is more.
+        self.too_deep |= entry.too_deep;
     }
 }
 

@@ -1,8 +1,42 @@
 //! Callers: named tokens, and that their holders share nothing.
 
+use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::server::{BinaryServer, TOKEN};
+use crate::{
+    server::{BinaryServer, TOKEN},
+    session::{BOTH_FORMS, Session, initialize, request},
+};
+
+#[tokio::test]
+async fn a_session_is_its_callers_alone() {
+    let root = tempfile::tempdir().unwrap();
+    let server = BinaryServer::start(root.path(), &[("MCP_API_TOKENS", "n8n:first-token")]).await;
+    let (session, _) = Session::open(&server).await;
+    let ping = request(5, "ping", &json!({})).to_string();
+    let as_other = |method| {
+        reqwest::Client::new()
+            .request(method, format!("{}/mcp", server.base_url()))
+            .bearer_auth("first-token")
+            .header("content-type", "application/json")
+            .header("accept", BOTH_FORMS)
+            .header("mcp-session-id", session.id())
+            .body(ping.clone())
+    };
+    for method in [Method::POST, Method::GET, Method::DELETE] {
+        let answer = as_other(method.clone()).send().await.unwrap();
+        assert_eq!(answer.status(), 404, "{method}");
+    }
+    // However many he opens, only his own go.
+    for _ in 0..200 {
+        let opened = as_other(Method::POST).body(initialize().to_string());
+        assert_eq!(opened.send().await.unwrap().status(), 200);
+    }
+    assert_eq!(
+        session.post(&request(6, "ping", &json!({}))).await.status(),
+        200
+    );
+}
 
 #[tokio::test]
 async fn callers_of_different_names_share_no_files_and_are_named_in_the_log() {

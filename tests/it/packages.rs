@@ -43,6 +43,45 @@ async fn python_packages_pure_and_binary_are_there_for_later_runs() {
 }
 
 #[tokio::test]
+async fn an_installer_reads_nothing_that_a_run_planted() {
+    let server = TestServer::start().await;
+    let site = ".packages/python/lib/python3.13/site-packages";
+    let plant = format!(
+        "mkdir -p {site} .packages/typescript
+echo 'import os; open(\"/data/ran\", \"w\").write(\"python\")' | tee {site}/usercustomize.py {site}/sitecustomize.py
+echo 'import os; open(\"/data/ran\", \"w\")' > {site}/x.pth
+echo '[install]
+registry = \"http://127.0.0.1:9/secret\"' | tee .packages/typescript/bunfig.toml > bunfig.toml
+echo 'registry=http://127.0.0.1:9/secret' | tee .packages/typescript/.npmrc > .npmrc
+echo '{{\"dependencies\":{{\"x\":\"http://127.0.0.1:9/secret\"}}}}' > .packages/typescript/package.json
+ln -s /etc .packages/.tmp"
+    );
+    let planted = server.run_in("c", "bash", &plant).await;
+    assert_eq!(planted["status"], "ok", "{planted}");
+    for (language, package) in [("python", "humanize"), ("typescript", "ms")] {
+        let installed = install(&server, language, &[package]).await;
+        assert_eq!(installed["status"], "ok", "{installed}");
+    }
+    let looked = server
+        .run_in("c", "bash", "test -e ran && echo ran; ls -A .packages")
+        .await;
+    assert_eq!(looked["output"], ".tmp\npython\ntypescript\n", "{looked}");
+    let used = server
+        .run_in(
+            "c",
+            "typescript",
+            "import ms from 'ms'; console.log(ms('1s'))",
+        )
+        .await;
+    assert_eq!(used["output"], "1000\n", "{used}");
+    assert_eq!(
+        server.workspaces().len(),
+        1,
+        "nothing is left of the installers' own"
+    );
+}
+
+#[tokio::test]
 async fn npm_packages_are_there_for_later_runs_and_their_scripts_do_not_run() {
     let server = TestServer::start().await;
     let installed = install(&server, "typescript", &["ms@2.1.3"]).await;

@@ -36,6 +36,10 @@ impl Session {
         (session, hello)
     }
 
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
     pub(crate) async fn post(&self, body: &Value) -> Response {
         let mut request = self
             .client

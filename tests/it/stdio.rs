@@ -31,8 +31,6 @@ impl StdioServer {
             .current_dir(home)
             .env_clear()
             .env("HOME", home)
-            .env("WARM_POOL_SIZE", "0")
-            .env("WARM_CONVERSATIONS", "0")
             .envs(settings.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -40,8 +40,8 @@ pub(super) fn definition() -> Tool {
 pub(super) async fn call(sandbox: &Sandbox, mut call: Call) -> Result<Reply, Refusal> {
     let arguments: Arguments = call.arguments()?;
     let conversation = call.known_conversation(arguments.conversation_id)?;
-    sandbox.uploads.revoke(&conversation);
     let deleted_files = sandbox.executor.close(&conversation).await?;
+    sandbox.uploads.revoke(&conversation);
     Ok(Reply::new(&Answer {
         success: true,
         deleted_files,

@@ -4,7 +4,7 @@ use rmcp::model::{Tool, ToolAnnotations};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Call, Refusal, Reply};
+use super::{Call, Refusal, Reply, new_file_path};
 use crate::{mcp::reply::rfc3339, sandbox::Sandbox, workspace::FilePath};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -47,14 +47,17 @@ pub(super) fn definition() -> Tool {
 pub(super) fn call(sandbox: &Sandbox, mut call: Call) -> Result<Reply, Refusal> {
     let arguments: Arguments = call.arguments()?;
     let conversation = call.conversation(arguments.conversation_id)?;
-    let path = FilePath::for_new_file(&arguments.filename)?;
-    let (token, ticket) = sandbox.uploads.issue(conversation, path);
-    let url = sandbox.links.upload(token.as_str()).ok_or_else(|| {
+    let path = new_file_path(&arguments.filename)?;
+    let no_http = || {
         Refusal::invalid_argument(
             "this server is not reachable over HTTP; use write_file or upload_file, or have the operator set \
              MCP_HTTP_ADDR",
         )
-    })?;
+    };
+    // Before there is a ticket that nobody can use.
+    let start = sandbox.links.uploads().ok_or_else(no_http)?;
+    let (token, ticket) = sandbox.uploads.issue(conversation, path);
+    let url = format!("{start}{}", token.as_str());
     Ok(Reply::new(&Answer {
         curl: curl(&ticket.path, &url),
         url,

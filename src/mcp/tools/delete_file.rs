@@ -4,8 +4,8 @@ use rmcp::model::{Tool, ToolAnnotations};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Call, Refusal, Reply};
-use crate::{sandbox::Sandbox, workspace::FilePath};
+use super::{Call, Refusal, Reply, file_path};
+use crate::sandbox::Sandbox;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -40,9 +40,16 @@ pub(super) async fn call(sandbox: &Sandbox, mut call: Call) -> Result<Reply, Ref
     let arguments: Arguments = call.arguments()?;
     let conversation = call.known_conversation(arguments.conversation_id)?;
     let name = arguments.filename.trim_end_matches('/');
-    let path = FilePath::from_bytes(name.as_bytes().to_vec())?;
+    let path = file_path(name)?;
     let hash = sandbox.workspaces.hash(&conversation);
     let workspace = sandbox.workspaces.find(hash).await?;
+    // A program in it would go on writing where nobody counts.
+    let runs = sandbox.executor.running(Some(&conversation));
+    if !runs.is_empty() && workspace.is_directory(path.clone()).await {
+        return Err(Refusal::busy(
+            "a run of this conversation is under way; delete directories when it has ended, or within a run",
+        ));
+    }
     workspace.delete(path).await?;
     Ok(Reply::new(&Answer { success: true }))
 }

@@ -8,11 +8,7 @@ use super::{
     Call, Refusal, Reply,
     run_result::{RunResult, StatusName},
 };
-use crate::{
-    executor::{Program, RunRequest},
-    package::Package,
-    sandbox::Sandbox,
-};
+use crate::{package::Package, sandbox::Sandbox};
 
 /// Packages of one call: an installer's command line, not a mirror of the registry.
 const MAX_PACKAGES: usize = 50;
@@ -75,17 +71,13 @@ pub(super) async fn call(sandbox: &Sandbox, mut call: Call) -> Result<Reply, Ref
         .map(|name| Package::parse(&language, name))
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| Refusal::invalid_argument(error.to_string()))?;
-    let request = RunRequest {
-        conversation: conversation.clone(),
+    let installed = sandbox.executor.install(
+        &conversation,
         language,
-        program: Program::Installer(packages),
-        network: true,
-        environment: std::collections::BTreeMap::new(),
-        timeout: None,
-    };
-    let run = sandbox
-        .executor
-        .run(request, &call.progress, call.cancel)
-        .await;
-    Ok(RunResult::reply(sandbox, &conversation, &run?).await)
+        packages,
+        &call.progress,
+        call.cancel,
+    );
+    let report = Box::pin(installed).await?;
+    Ok(RunResult::reply(sandbox, &conversation, &report).await)
 }

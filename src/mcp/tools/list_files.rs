@@ -5,7 +5,7 @@ use rmcp::model::{Tool, ToolAnnotations};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Call, Refusal, Reply};
+use super::{Call, Refusal, Reply, file_path};
 use crate::{
     file::File,
     sandbox::Sandbox,
@@ -106,12 +106,11 @@ pub(super) async fn call(sandbox: &Sandbox, mut call: Call) -> Result<Reply, Ref
 
 /// A directory's name as people write it; `None` for the workspace itself.
 fn directory(name: &str) -> Result<Option<FilePath>, Refusal> {
-    let name = name.strip_prefix("/data").unwrap_or(name);
-    let name = name.trim_start_matches("./").trim_matches('/');
-    if name.is_empty() || name == "." {
+    let name = name.trim_start_matches("./").trim_end_matches('/');
+    if ["", ".", "/data"].contains(&name) {
         return Ok(None);
     }
-    Ok(Some(FilePath::for_new_file(name)?))
+    file_path(name).map(Some)
 }
 
 /// The last name of the page before.

@@ -7,12 +7,12 @@ use rmcp::model::{ContentBlock, JsonObject, Tool, ToolAnnotations};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Call, Refusal, Reply};
+use super::{Call, Refusal, Reply, file_path};
 use crate::{
     file::File,
-    picture,
+    picture::{self, Turn},
     sandbox::{Sandbox, media_type},
-    workspace::{FileEntry, FilePath, OpenFile, WorkspaceError},
+    workspace::{FileEntry, OpenFile, WorkspaceError},
 };
 
 /// Bytes of text that are read where no length is named: what clients show of an answer.
@@ -86,7 +86,7 @@ pub(super) fn definition() -> Tool {
 pub(super) async fn call(sandbox: &Sandbox, mut call: Call) -> Result<Reply, Refusal> {
     let arguments: Arguments = call.arguments()?;
     let conversation = call.known_conversation(arguments.conversation_id)?;
-    let path = FilePath::from_bytes(arguments.filename.into_bytes())?;
+    let path = file_path(&arguments.filename)?;
     let hash = sandbox.workspaces.hash(&conversation);
     let workspace = sandbox.workspaces.find(hash).await?;
     let opened = workspace.open_file(path.clone()).await?;
@@ -149,7 +149,15 @@ async fn show(
     offset: u64,
     length: u64,
 ) -> Result<Shown, Refusal> {
-    let reading = tokio::task::spawn_blocking(move || match shown_as_image(&entry) {
+    let image = shown_as_image(&entry);
+    let turn = match image {
+        Some(_) if entry.size > picture::MAX_BYTES => {
+            let turn = Turn::wait().await;
+            Some(turn.ok_or_else(|| Refusal::busy("too many images at one time; try again"))?)
+        }
+        _ => None,
+    };
+    let reading = tokio::task::spawn_blocking(move || match image {
         Some(media_type) => Ok(Shown::Image(
             file.read_part(0, picture::MAX_SOURCE_BYTES)?,
             media_type,
@@ -160,16 +168,16 @@ async fn show(
         Ok(shown) => shown.map_err(WorkspaceError::from)?,
         Err(error) => return Err(WorkspaceError::Io(io::Error::other(error)).into()),
     };
-    Ok(match shown {
-        Shown::Image(bytes, _) if bytes.len() as u64 > picture::MAX_BYTES => {
+    Ok(match (shown, turn) {
+        (Shown::Image(bytes, _), Some(turn)) => {
             let whole = (bytes.len() as u64 <= MAX_BYTES).then(|| bytes.clone());
-            match (picture::shrink(bytes).await, whole) {
+            match (turn.shrink(bytes).await, whole) {
                 (Some(shrunk), _) => Shown::Image(shrunk, "image/jpeg"),
                 (None, Some(bytes)) => Shown::Bytes(bytes),
                 (None, None) => Shown::Nothing,
             }
         }
-        shown => shown,
+        (shown, _) => shown,
     })
 }
 

@@ -10,8 +10,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{Call, Refusal, Reply};
-use crate::{mcp::reply::File, sandbox::Sandbox, workspace::FilePath};
+use super::{Call, Refusal, Reply, new_file_path};
+use crate::{mcp::reply::File, sandbox::Sandbox};
 
 /// Largest file in a request, which is held in memory several times over.
 const MAX_BYTES: usize = 50 << 20;
@@ -71,7 +71,7 @@ pub(super) fn definition() -> Tool {
 pub(super) async fn call(sandbox: &Sandbox, mut call: Call) -> Result<Reply, Refusal> {
     let arguments: Arguments = call.arguments()?;
     let conversation = call.conversation(arguments.conversation_id)?;
-    let path = FilePath::for_new_file(&arguments.filename)?;
+    let path = new_file_path(&arguments.filename)?;
     let content = decode(
         arguments.content,
         arguments.sha256.as_deref(),

@@ -4,8 +4,8 @@ use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Call, Refusal, Reply, upload_file};
-use crate::{file::File, sandbox::Sandbox, workspace::FilePath};
+use super::{Call, Refusal, Reply, new_file_path, upload_file};
+use crate::{file::File, sandbox::Sandbox};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -50,7 +50,7 @@ pub(super) fn definition() -> Tool {
 pub(super) async fn call(sandbox: &Sandbox, mut call: Call) -> Result<Reply, Refusal> {
     let arguments: Arguments = call.arguments()?;
     let conversation = call.conversation(arguments.conversation_id)?;
-    let path = FilePath::for_new_file(&arguments.filename)?;
+    let path = new_file_path(&arguments.filename)?;
     let text = arguments.text.into_bytes();
     let limit = upload_file::max_bytes(sandbox.max_upload_bytes);
     if text.len() > limit {
