@@ -5,7 +5,9 @@ pub(crate) mod connections;
 mod conversation;
 mod files;
 mod health;
+mod home;
 mod page;
+mod status;
 mod uploads;
 mod words;
 
@@ -24,15 +26,19 @@ use crate::{
 
 /// All routes of the server.
 pub(crate) fn router(config: &Config, sandbox: Arc<Sandbox>, front: Front) -> Router {
-    let mcp = Router::new()
+    let guarded = Router::new()
         .route("/mcp", any(front::serve))
         .with_state(front)
+        .route("/status", get(status::serve))
+        .with_state(status::Watched::new(config, &sandbox))
         // Before anything of the request is read.
         .layer(middleware::from_fn_with_state(
             auth::Bearer::new(&config.tokens),
             auth::require,
         ));
     let open = Router::new()
+        .route("/", get(home::serve))
+        .with_state(home::Home::new(config, &sandbox))
         // The hash in the path is the capability.
         .route("/files/{*path}", get(files::serve))
         // The token in the path is the capability.
@@ -43,5 +49,5 @@ pub(crate) fn router(config: &Config, sandbox: Arc<Sandbox>, front: Front) -> Ro
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .with_state(sandbox);
-    Router::new().merge(mcp).merge(open)
+    Router::new().merge(guarded).merge(open)
 }
