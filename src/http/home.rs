@@ -11,10 +11,7 @@ use axum::{extract::State, response::Response};
 use http::StatusCode;
 use maud::{Markup, html};
 
-use super::{
-    page::{Page, icon},
-    status,
-};
+use super::page::{Page, icon};
 use crate::{config::Config, executor::BackendError, runner::Runner, sandbox::Sandbox};
 
 const STYLE: &str = include_str!("home/page.css");
@@ -47,8 +44,9 @@ impl Home {
 
 /// Serves `GET` and `HEAD /`.
 pub(super) async fn serve(State(home): State<Home>) -> Response {
-    let problem = status::problem(&home.sandbox).await;
-    let runners = home.sandbox.executor.known_runners();
+    let executor = &home.sandbox.executor;
+    let problem = executor.ready().await.err();
+    let runners = executor.known_runners();
     let content = html! {
         (introduction(problem.as_ref()))
         (live())
@@ -137,7 +135,10 @@ fn live() -> Markup {
                         tbody {}
                     }
                     svg #chart role="img" {}
-                    p.hint { "The last runs, the newest on the right, on a scale of powers of ten. Hollow: it did not end well." }
+                    p.hint {
+                        "The last runs, the newest on the right, each from taking the code to its end: to make a cold \
+                         container is not in it. Hollow: it did not end well."
+                    }
                 }
                 div.card {
                     h3 { "Runs" }

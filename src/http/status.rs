@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::{
     config::Config,
-    executor::{BackendError, Ended, Running, Warm},
+    executor::{Ended, Running, Warm},
     file::rfc3339,
     sandbox::Sandbox,
 };
@@ -49,7 +49,7 @@ struct Status {
     /// RFC 3339, as all times here: ages are counted from it, whatever the reader's clock says.
     time: String,
     uptime_seconds: u64,
-    /// Why nothing can be run.
+    /// Why nothing can be run, as `/readyz` says it.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
     /// How many runs there can be at one time.
@@ -102,19 +102,11 @@ pub(super) async fn serve(State(watched): State<Watched>) -> Response {
     (headers, status).into_response()
 }
 
-/// Why nothing can be run, from what is known; Docker is asked only where nothing is.
-pub(super) async fn problem(sandbox: &Sandbox) -> Option<BackendError> {
-    match sandbox.executor.runners().await {
-        Ok(runners) if runners.is_empty() => Some(BackendError::NoRunner),
-        Ok(_) => None,
-        Err(error) => Some(error),
-    }
-}
-
 impl Status {
     async fn of(watched: &Watched) -> Self {
         let executor = &watched.sandbox.executor;
-        let problem = problem(&watched.sandbox).await;
+        // Asked before the rest is looked at: an engine that hangs takes its time.
+        let problem = executor.ready().await.err();
         let mut running = executor.running(None);
         running.sort_by_key(|run| run.since);
         Self {

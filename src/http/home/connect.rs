@@ -71,7 +71,12 @@ fn claude_api(endpoint: &str) -> Way {
       "authorization_token": "{TOKEN}"
     }}
   ],
-  "tools": [{{ "type": "mcp_toolset", "mcp_server_name": "code-sandbox" }}]
+  "tools": [
+    {{
+      "type": "mcp_toolset",
+      "mcp_server_name": "code-sandbox"
+    }}
+  ]
 }}"#
         ),
     }
@@ -98,7 +103,9 @@ fn mcp_json(endpoint: &str) -> Way {
   "mcpServers": {{
     "code-sandbox": {{
       "url": "{endpoint}",
-      "headers": {{ "Authorization": "Bearer {TOKEN}" }}
+      "headers": {{
+        "Authorization": "Bearer {TOKEN}"
+      }}
     }}
   }}
 }}"#

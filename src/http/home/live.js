@@ -4,6 +4,7 @@
   const PERIOD_MS = 2000;
   const PATIENCE_MS = 10_000;
   const FIRST_RUNS = 10;
+  const REFUSED = 'This is not the token of this server. Its operator finds it in .env, as MCP_API_TOKEN.';
 
   const find = (id) => document.getElementById(id);
   const form = find('sign-in');
@@ -136,7 +137,7 @@
     write(find('running'), `${status.running.length} of ${places}`);
     write(find('queued'), String(queued));
     write(find('warm'), `${warm.spares + warm.next}`);
-    write(find('warm-kinds'), `${warm.spares} for new conversations, ${warm.next} for next calls`);
+    write(find('warm-kinds'), `${warm.spares} spare, ${warm.next} for next calls`);
     write(find('uptime'), span(uptimeSeconds));
     find('ready').className = `tone ${problem ? 'bad' : 'good'}`;
     write(find('ready'), problem ? `Not ready: ${problem}` : 'Ready');
@@ -165,7 +166,7 @@
       problem = 'The server does not answer. Trying again.';
     }
     if (mine !== asked) return;
-    if (problem === 'refused') return close('This is not the token of this server. Its operator finds it in .env, as MCP_API_TOKEN.');
+    if (problem === 'refused') return close(REFUSED);
     complain(problem);
     if (answer) show(answer);
     next = setTimeout(ask, PERIOD_MS);
@@ -173,7 +174,10 @@
 
   form.onsubmit = (event) => {
     event.preventDefault();
-    keep(find('token').value.trim().replace(/^bearer\s+/i, ''));
+    const typed = find('token').value.trim().replace(/^bearer\s+/i, '');
+    // What is not printable ASCII fits no header, and is no token.
+    if (!/^[!-~]+$/.test(typed)) return close(REFUSED);
+    keep(typed);
     ask();
   };
   find('forget').onclick = () => close('');

@@ -23,8 +23,12 @@ const span = (seconds) => {
   return parts.join(' ');
 };
 
-/** `5 min ago`, the largest unit. */
-const age = (seconds) => seconds < 5 ? 'just now' : `${span(seconds).split(' ').slice(0, 2).join(' ')} ago`;
+/** `5 min ago`, the largest unit; tens of seconds, as times are told to the second only. */
+const age = (seconds) => {
+  if (seconds < 10) return 'just now';
+  const rounded = seconds < 60 ? Math.floor(seconds / 10) * 10 : seconds;
+  return `${span(rounded).split(' ').slice(0, 2).join(' ')} ago`;
+};
 
 /** A run's outcome, and how good that is. */
 const outcome = (status) => ({
