@@ -136,8 +136,8 @@ fn live() -> Markup {
                     }
                     svg #chart role="img" {}
                     p.hint {
-                        "The last runs, the newest on the right, each from taking the code to its end: to make a cold \
-                         container is not in it. Hollow: it did not end well."
+                        "The last runs, the newest on the right, each from taking the code to its end, without the making \
+                         of a cold container. Hollow: it did not end well."
                     }
                 }
                 div.card {
