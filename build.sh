@@ -14,10 +14,11 @@ usage: ./build.sh [--fresh] [TARGET...]
 Builds what is missing or older than its sources, and runs the smoke cases of each new runner image.
 
 targets
-  all           everything below (the default); the binary only where cargo is installed
+  all           everything below (the default) but the proxy; the binary only where cargo is installed
   runners       the image of every runner: every directory in runners/ with a Dockerfile
   runner NAME   one of them
   image         the server's image, mcp-code-sandbox:latest (needs no cargo)
+  socket-proxy  the image that docker-compose-socket-proxy.yml puts before the engine's socket
   server        the server's release binary
 
 options
@@ -26,7 +27,7 @@ options
 USAGE
 }
 
-# Images are called by their build context here: runners/<name>, or . for the server's.
+# Images are called by their build context here: runners/<name>, deploy/<name>, or . for the server's.
 contexts=()
 with_binary=
 fresh=
@@ -64,6 +65,7 @@ parse() {
             shift
             ;;
         image) contexts+=(.) ;;
+        socket-proxy) contexts+=(deploy/socket-proxy) ;;
         server) with_binary=yes ;;
         --help | -h)
             usage
@@ -112,9 +114,12 @@ build_images() {
 }
 
 build_image() {
-    local context=$1 tag
+    local context=$1 tag commit=()
     tag=$(tag_of "$context")
+    # The server says which commit it is.
+    [[ $context != . ]] || commit=(--build-arg "COMMIT=$(git rev-parse --short=12 HEAD 2>/dev/null || true)")
     step "image-${tag%:*}" "building $tag" timeout 1800 docker build ${fresh:+--no-cache} \
+        "${commit[@]}" \
         --label "sandbox.source=$(hash_of "$context")" --tag "$tag" "$context"
 }
 

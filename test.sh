@@ -32,9 +32,10 @@ main() {
     COMPOSE=$(compose_name)
     export COMPOSE
     need_command python3 python3
+    need_command promtool prometheus
     need_command curl curl
     tests/browser/install.sh
-    ./build.sh runners image
+    ./build.sh runners image socket-proxy
     tests/clients/install.sh
     test_server "$@"
     (($#)) || compare_runners

@@ -19,12 +19,10 @@ mod warm;
 
 use std::{
     collections::BTreeMap,
-    convert::Infallible,
     sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
-use futures_util::StreamExt as _;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -48,7 +46,8 @@ pub use self::{
 use crate::{
     config::{Config, NetworkPolicy, RunLimits},
     conversation::ConversationId,
-    runner::{Protocol, Runner, Runners},
+    metrics::{EndedRun, Metrics},
+    runner::{Protocol, Runner},
     workspace::{Allowance, DataDir, Listing, Workspace, WorkspaceError, Workspaces},
 };
 
@@ -61,6 +60,7 @@ pub struct Executor<B: Backend> {
     admission: Admission,
     pool: Pool<B::Prepared>,
     activity: Activity,
+    metrics: Arc<Metrics>,
     limits: RunLimits,
     network: NetworkPolicy,
     pass_through_env: BTreeMap<String, String>,
@@ -71,7 +71,12 @@ pub struct Executor<B: Backend> {
 
 impl<B: Backend> Executor<B> {
     /// An executor on `backend` with the limits of `config`.
-    pub fn new(config: &Config, backend: B, workspaces: Arc<Workspaces>) -> Self {
+    pub fn new(
+        config: &Config,
+        backend: B,
+        workspaces: Arc<Workspaces>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let admission = &config.admission;
         Self {
             backend,
@@ -79,6 +84,7 @@ impl<B: Backend> Executor<B> {
             catalog: Catalog::default(),
             pool: Pool::new(config.warm),
             activity: Activity::default(),
+            metrics,
             admission: Admission::new(admission.running, admission.queued, admission.queue_timeout),
             limits: config.limits,
             network: config.network.clone(),
@@ -153,6 +159,13 @@ impl<B: Backend> Executor<B> {
             .await?;
         let duration = started.elapsed();
         entry.ends(status, duration, was_warm);
+        self.metrics.run_ended(EndedRun {
+            language: &terms.runner.language,
+            status: status.as_str(),
+            was_warm,
+            caller: request.conversation.caller(),
+            duration,
+        });
 
         remove_installer_dir(&request, &workspace).await;
         let files = after_the_run(&workspace).await;
@@ -216,6 +229,7 @@ impl<B: Backend> Executor<B> {
         progress: &Progress,
     ) -> Result<(Permit, Place<B::Prepared>), RunError> {
         let conversation = &request.conversation;
+        let asked = Instant::now();
         // Waiting costs the run none of its time.
         let permit = self
             .admission
@@ -223,9 +237,12 @@ impl<B: Backend> Executor<B> {
                 progress.enter(Stage::Queued);
             })
             .await?;
+        self.metrics.run_waited(asked.elapsed());
+        let placing = Instant::now();
         if terms.can_be_warm
             && let Some(place) = self.warm_place(conversation, &terms.runner).await?
         {
+            self.metrics.run_started(true, placing.elapsed());
             return Ok((permit, place));
         }
         progress.enter(Stage::Starting);
@@ -233,7 +250,9 @@ impl<B: Backend> Executor<B> {
             let (network, environment) = (terms.network.clone(), terms.environment.clone());
             self.spec(run_id, data, &terms.runner, network, environment)
         };
-        Ok((permit, self.cold_place(conversation, spec).await?))
+        let place = self.cold_place(conversation, spec).await?;
+        self.metrics.run_started(false, placing.elapsed());
+        Ok((permit, place))
     }
 
     /// Lets the backend run it, and stops it where it must not go on.
@@ -264,60 +283,6 @@ impl<B: Backend> Executor<B> {
             exit.ending.into()
         };
         Ok((exit, status))
-    }
-
-    /// Asks the backend which runners there are.
-    ///
-    /// # Errors
-    /// When the backend does not answer.
-    pub async fn discover(&self) -> Result<Arc<Runners>, BackendError> {
-        let found = Arc::new(self.backend.runners().await?);
-        self.catalog.put(Arc::clone(&found));
-        Ok(found)
-    }
-
-    /// The runners there are, from memory while [`Executor::watch_images`] knows of every change.
-    ///
-    /// # Errors
-    /// When the backend must be asked and does not answer.
-    pub async fn runners(&self) -> Result<Arc<Runners>, BackendError> {
-        match self.catalog.current() {
-            Some(runners) => Ok(runners),
-            None => self.discover().await,
-        }
-    }
-
-    /// The runners that were found last, without asking anyone.
-    pub fn known_runners(&self) -> Arc<Runners> {
-        self.catalog.last()
-    }
-
-    /// Keeps what is known of the runners true. Never returns; may be dropped at any await.
-    pub async fn watch_images(&self) -> Infallible {
-        let mut changes = std::pin::pin!(self.backend.image_changes());
-        loop {
-            changes.next().await;
-            let change = self.catalog.changed();
-            match self.backend.runners().await {
-                Ok(found) => {
-                    self.catalog.put_after(change, Arc::new(found));
-                    self.pool.look_again();
-                }
-                Err(error) => tracing::debug!(%error, "runners could not be looked for"),
-            }
-        }
-    }
-
-    /// Whether the backend answers and has a runner.
-    ///
-    /// # Errors
-    /// Says what is missing.
-    pub async fn ready(&self) -> Result<(), BackendError> {
-        if self.discover().await?.is_empty() {
-            Err(BackendError::NoRunner)
-        } else {
-            Ok(())
-        }
     }
 
     /// Removes containers that an earlier life of this server left behind, and only those.

@@ -6,6 +6,7 @@ mod conversation;
 mod files;
 mod health;
 mod home;
+mod metrics;
 mod page;
 mod status;
 mod uploads;
@@ -27,10 +28,15 @@ use crate::{
 /// All routes of the server.
 pub(crate) fn router(config: &Config, sandbox: Arc<Sandbox>, front: Front) -> Router {
     let guarded = Router::new()
-        .route("/mcp", any(front::serve))
-        .with_state(front)
-        .route("/status", get(status::serve))
-        .with_state(status::Watched::new(config, &sandbox))
+        .route("/metrics", get(metrics::serve))
+        .with_state(Arc::clone(&sandbox))
+        .merge(
+            Router::new()
+                .route("/mcp", any(front::serve))
+                .with_state(front)
+                .route("/status", get(status::serve))
+                .with_state(status::Watched::new(config, &sandbox)),
+        )
         // Before anything of the request is read.
         .layer(middleware::from_fn_with_state(
             auth::Bearer::new(&config.tokens),
@@ -48,6 +54,9 @@ pub(crate) fn router(config: &Config, sandbox: Arc<Sandbox>, front: Front) -> Ro
         )
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
-        .with_state(sandbox);
-    Router::new().merge(guarded).merge(open)
+        .with_state(Arc::clone(&sandbox));
+    Router::new()
+        .merge(guarded)
+        .merge(open)
+        .layer(middleware::from_fn_with_state(sandbox, metrics::count))
 }

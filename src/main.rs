@@ -22,7 +22,7 @@ use tracing::{error, info};
 
 /// MCP server that runs a model's code in fresh, hardened containers.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("COMMIT"), ")"))]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,

@@ -16,7 +16,10 @@ pub(crate) mod stdio;
 mod tasks;
 mod tools;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures_util::FutureExt as _;
 use http::request::Parts;
@@ -134,7 +137,13 @@ impl ServerHandler for Handler {
         };
         let sandbox = Arc::clone(&self.sandbox);
         let answer = async move {
-            match tools::call(&sandbox, &request.name, call).await {
+            let asked = Instant::now();
+            let answer = tools::call(&sandbox, &request.name, call).await;
+            if answer.is_some() {
+                let took = asked.elapsed();
+                sandbox.metrics.call_answered(&request.name, took);
+            }
+            match answer {
                 Some(Ok(reply)) => Ok(reply.into_result()),
                 Some(Err(refusal)) => Ok(refusal.into_result()),
                 None => Err(ErrorData::invalid_params(

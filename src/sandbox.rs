@@ -6,6 +6,7 @@ use crate::{
     docker::Docker,
     executor::Executor,
     links::Links,
+    metrics::Metrics,
     uploads::Uploads,
     workspace::{FileEntry, Workspaces},
 };
@@ -21,6 +22,8 @@ pub struct Sandbox {
     pub links: Links,
     /// Tickets for uploads without the token.
     pub uploads: Uploads,
+    /// What is counted and timed.
+    pub metrics: Arc<Metrics>,
     /// Largest file that can be uploaded, in bytes.
     pub max_upload_bytes: u64,
 }

@@ -16,6 +16,7 @@ use crate::{
     http,
     links::Links,
     mcp::{self, Handler, front::Front},
+    metrics::Metrics,
     sandbox::Sandbox,
     upkeep,
     uploads::{self, Uploads},
@@ -142,10 +143,12 @@ pub async fn sandbox(config: &Config) -> anyhow::Result<Sandbox> {
             config.sandbox_root.display()
         )
     })?;
+    let metrics = Arc::new(Metrics::default());
     let docker = Docker::connect(
         config,
         workspaces.instance(),
         workspaces.root_path().to_owned(),
+        Arc::clone(&metrics),
     )
     .await
     .with_context(|| {
@@ -161,9 +164,15 @@ pub async fn sandbox(config: &Config) -> anyhow::Result<Sandbox> {
     };
     let workspaces = Arc::new(workspaces);
     Ok(Sandbox {
-        executor: Executor::new(config, docker, Arc::clone(&workspaces)),
+        executor: Executor::new(
+            config,
+            docker,
+            Arc::clone(&workspaces),
+            Arc::clone(&metrics),
+        ),
         workspaces,
         links,
+        metrics,
         uploads: Uploads::new(config.max_upload_bytes, uploads::LIFETIME),
         max_upload_bytes: config.max_upload_bytes,
     })

@@ -10,7 +10,7 @@ use crate::sandbox::Sandbox;
 /// Time between two looks for containers left behind by failed removals.
 const REAP_PAUSE: Duration = Duration::from_secs(60);
 
-/// Time between two looks for expired workspaces; what they count in is hours.
+/// Time between two looks for expired workspaces, and at what all of them take; what they count in is hours.
 const EXPIRY_PAUSE: Duration = Duration::from_secs(600);
 
 /// Keeps the house. Never returns; may be dropped at any await.
@@ -44,6 +44,10 @@ async fn expire(sandbox: &Sandbox) -> Infallible {
             Ok(0) => {}
             Ok(count) => info!(count, "expired workspaces deleted"),
             Err(error) => warn!(%error, "expired workspaces could not be looked for"),
+        }
+        match sandbox.workspaces.measure().await {
+            Ok((count, usage)) => sandbox.metrics.workspaces_measured(count, usage),
+            Err(error) => warn!(%error, "workspaces could not be measured"),
         }
     }
 }

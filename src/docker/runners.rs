@@ -15,7 +15,7 @@ use futures_util::{Stream, StreamExt as _, stream};
 use jiff::Timestamp;
 use tokio::time::sleep;
 
-use super::{ASK_LIMIT, within};
+use super::{ASK_LIMIT, Engine};
 use crate::{
     executor::BackendError,
     runner::{Protocol, Runner, Runners},
@@ -25,7 +25,7 @@ use crate::{
 const ENGINE_PAUSE: Duration = Duration::from_secs(2);
 
 pub(super) async fn discover(
-    client: &Client,
+    engine: &Engine,
     extra: &BTreeMap<String, String>,
 ) -> Result<Runners, BackendError> {
     let labelled = HashMap::from([
@@ -37,7 +37,8 @@ pub(super) async fn discover(
         filters: Some(labelled),
         ..ListImagesOptions::default()
     };
-    let images = within(ASK_LIMIT, "list images", client.list_images(Some(options))).await?;
+    let listing = engine.client.list_images(Some(options));
+    let images = engine.within(ASK_LIMIT, "list images", listing).await?;
     let labelled = images.iter().filter_map(described_by_labels);
     let unlabelled = extra.iter().map(|(language, image)| Runner {
         language: language.clone(),

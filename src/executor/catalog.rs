@@ -3,8 +3,14 @@
 //! While the backend tells of every change, what was found last holds until the next one, and nobody
 //! needs to ask again.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::{
+    convert::Infallible,
+    sync::{Arc, PoisonError, RwLock},
+};
 
+use futures_util::StreamExt as _;
+
+use super::{Backend, BackendError, Executor};
 use crate::runner::Runners;
 
 /// The runners that are known.
@@ -63,5 +69,61 @@ impl Catalog {
 
     fn write(&self) -> std::sync::RwLockWriteGuard<'_, State> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<B: Backend> Executor<B> {
+    /// Asks the backend which runners there are.
+    ///
+    /// # Errors
+    /// When the backend does not answer.
+    pub async fn discover(&self) -> Result<Arc<Runners>, BackendError> {
+        let found = Arc::new(self.backend.runners().await?);
+        self.catalog.put(Arc::clone(&found));
+        Ok(found)
+    }
+
+    /// The runners there are, from memory while [`Executor::watch_images`] knows of every change.
+    ///
+    /// # Errors
+    /// When the backend must be asked and does not answer.
+    pub async fn runners(&self) -> Result<Arc<Runners>, BackendError> {
+        match self.catalog.current() {
+            Some(runners) => Ok(runners),
+            None => self.discover().await,
+        }
+    }
+
+    /// The runners that were found last, without asking anyone.
+    pub fn known_runners(&self) -> Arc<Runners> {
+        self.catalog.last()
+    }
+
+    /// Keeps what is known of the runners true. Never returns; may be dropped at any await.
+    pub async fn watch_images(&self) -> Infallible {
+        let mut changes = std::pin::pin!(self.backend.image_changes());
+        loop {
+            changes.next().await;
+            let change = self.catalog.changed();
+            match self.backend.runners().await {
+                Ok(found) => {
+                    self.catalog.put_after(change, Arc::new(found));
+                    self.pool.look_again();
+                }
+                Err(error) => tracing::debug!(%error, "runners could not be looked for"),
+            }
+        }
+    }
+
+    /// Whether the backend answers and has a runner.
+    ///
+    /// # Errors
+    /// Says what is missing.
+    pub async fn ready(&self) -> Result<(), BackendError> {
+        if self.discover().await?.is_empty() {
+            Err(BackendError::NoRunner)
+        } else {
+            Ok(())
+        }
     }
 }

@@ -100,6 +100,9 @@ pub(super) async fn serve(State(sandbox): State<Arc<Sandbox>>, request: Request)
         None => (StatusCode::OK, 0..entry.size),
     };
     headers.typed_insert(ContentLength(range.end - range.start));
+    if *request.method() == Method::GET {
+        sandbox.metrics.downloaded(range.end - range.start);
+    }
 
     // 5. Body: streamed; a file cut short meanwhile ends the connection, never the server.
     let body = match *request.method() {

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 const STYLE: &str = include_str!("page/style.css");
 
-/// Square brackets around a prompt. A page that named no icon would make browsers ask for one.
+/// A shell's prompt. Browsers ask the server for an icon where a page names none.
 const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E\
     %3Crect width='16' height='16' rx='4' fill='%232f6f5e'/%3E\
     %3Cpath d='m4.5 5 3 3-3 3M8.5 11h3' fill='none' stroke='%23fff' stroke-width='1.5'/%3E%3C/svg%3E";
@@ -23,7 +23,7 @@ pub(super) struct Page {
     pub(super) title: String,
     /// What it looks like, beyond what all pages share.
     pub(super) style: &'static str,
-    /// What is between header and footer.
+    /// What is on it.
     pub(super) content: Markup,
     /// The one script that may run, and ask this server; without one, nothing may.
     pub(super) script: Option<&'static str>,

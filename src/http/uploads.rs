@@ -162,6 +162,7 @@ async fn pausing_briefly<T>(next: impl Future<Output = T>) -> Result<T, Problem>
 
 /// A file on its way, and the ticket that lets it in.
 struct Receiving<'a> {
+    sandbox: &'a Sandbox,
     upload: Upload<'a>,
     hash: WorkspaceHash,
     file: IncomingFile,
@@ -170,7 +171,11 @@ struct Receiving<'a> {
 }
 
 impl<'a> Receiving<'a> {
-    async fn begin(sandbox: &Sandbox, upload: Upload<'a>, expected: u64) -> Result<Self, Problem> {
+    async fn begin(
+        sandbox: &'a Sandbox,
+        upload: Upload<'a>,
+        expected: u64,
+    ) -> Result<Self, Problem> {
         let ticket = &upload.ticket;
         if expected > ticket.max_bytes {
             return Err(Problem::too_large(ticket.max_bytes));
@@ -180,6 +185,7 @@ impl<'a> Receiving<'a> {
             .receive_file(ticket.path.clone(), expected)
             .await?;
         Ok(Self {
+            sandbox,
             hash: workspace.hash().clone(),
             left: ticket.max_bytes,
             file,
@@ -198,6 +204,7 @@ impl<'a> Receiving<'a> {
     async fn finish(self) -> Result<Received, Problem> {
         let file = self.file.commit().await?;
         self.upload.spend();
+        self.sandbox.metrics.uploaded(file.entry.size);
         tracing::info!(
             workspace = self.hash.short(),
             size_bytes = file.entry.size,

@@ -90,8 +90,9 @@ pub(super) fn definitions() -> Vec<Tool> {
         get_status::definition(),
     ];
     for tool in &mut tools {
-        tool.input_schema = portable(&tool.input_schema);
-        tool.output_schema = tool.output_schema.as_ref().map(portable);
+        tool.input_schema = portable(&tool.input_schema, Words::Kept);
+        let output = tool.output_schema.as_ref();
+        tool.output_schema = output.map(|schema| portable(schema, Words::Dropped));
     }
     tools
 }
@@ -103,10 +104,20 @@ pub(super) fn name_languages(tools: &mut [Tool], runners: &Runners) {
     }
 }
 
+/// Whether a schema keeps its descriptions. Models read results, not what is said of them, and every word here
+/// is read before every conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Words {
+    Kept,
+    Dropped,
+}
+
 /// The schema without what other languages trip over: formats that are only Rust's, such as `uint64`, which
 /// validators warn of, and a default of null, which none of our types allows.
-fn portable(schema: &Arc<JsonObject>) -> Arc<JsonObject> {
+fn portable(schema: &Arc<JsonObject>, words: Words) -> Arc<JsonObject> {
     let mut schema = Schema::from(JsonObject::clone(schema));
+    // The dialect is MCP's own.
+    schema.remove("$schema");
     RecursiveTransform(|schema: &mut Schema| {
         let Some(keywords) = schema.as_object_mut() else {
             return;
@@ -114,6 +125,9 @@ fn portable(schema: &Arc<JsonObject>) -> Arc<JsonObject> {
         keywords.shift_remove("format");
         if keywords.get("default").is_some_and(Value::is_null) {
             keywords.shift_remove("default");
+        }
+        if words == Words::Dropped {
+            keywords.shift_remove("description");
         }
     })
     .transform(&mut schema);

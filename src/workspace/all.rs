@@ -225,6 +225,30 @@ impl Workspaces {
         self.limits.ttl.map(|ttl| SystemTime::now() + ttl)
     }
 
+    /// How many workspaces there are, and what they take together.
+    ///
+    /// # Errors
+    /// When `SANDBOX_ROOT` cannot be read.
+    pub async fn measure(&self) -> Result<(usize, DiskUsage), WorkspaceError> {
+        let root = Arc::clone(&self.root);
+        blocking(move || {
+            let (mut count, mut total) = (0, DiskUsage::at_most(0, 0));
+            for entry in root.entries()? {
+                let name = entry?.file_name();
+                let is_workspace = name.to_str().and_then(WorkspaceHash::parse).is_some();
+                // One that goes meanwhile takes nothing.
+                if is_workspace && let Ok(dir) = root.open_dir(&name) {
+                    let usage = DiskUsage::of(&dir, DiskUsage::UNLIMITED)?;
+                    count += 1;
+                    total.bytes = total.bytes.saturating_add(usage.bytes);
+                    total.files = total.files.saturating_add(usage.files);
+                }
+            }
+            Ok((count, total))
+        })
+        .await
+    }
+
     /// Deletes the workspaces that have expired and are not in use, and returns how many.
     ///
     /// # Errors

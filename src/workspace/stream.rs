@@ -9,7 +9,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::OpenFile;
 
-/// Bytes of a piece. Larger ones are no faster: they fall out of the processor's cache on their way.
+/// Bytes of a piece: enough to be worth a trip to a thread that may block, little enough for many downloads.
 const PIECE_BYTES: u64 = 256 << 10;
 
 impl OpenFile {

@@ -40,6 +40,7 @@ const scenarios = {
   async sends_the_form(browser, { url, file }) {
     const page = await openPage(browser, { script: false });
     await page.goto(url);
+    await screenshot(page, 'upload-plain');
     const input = await page.$('#file');
     await input.uploadFile(file);
     await Promise.all([page.waitForNavigation(), page.click('button[type=submit]')]);

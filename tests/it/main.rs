@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod architecture;
 mod browser;
 mod callers;
 mod client;
@@ -17,6 +18,7 @@ mod files;
 mod home;
 mod hostile;
 mod mcp;
+mod metrics;
 mod packages;
 mod refusals;
 mod runners;

@@ -4,7 +4,10 @@ use rmcp::model::{Tool, ToolAnnotations};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Call, Refusal, Reply, run_result::RunResult};
+use super::{
+    Call, Refusal, Reply,
+    run_result::{RunResult, StatusName},
+};
 use crate::{
     executor::{Program, RunRequest},
     package::Package,
@@ -27,6 +30,18 @@ struct Arguments {
     packages: Vec<String>,
 }
 
+/// What of the run's result matters here; the rest is as of `run_code`.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "only its schema is of use")]
+struct Outcome {
+    success: bool,
+    status: StatusName,
+    output: String,
+    stderr: String,
+    conversation_id: String,
+}
+
 pub(super) fn definition() -> Tool {
     Tool::new(
         "install_packages",
@@ -36,7 +51,7 @@ pub(super) fn definition() -> Tool {
     )
     .with_title("Install packages")
     .with_input_schema::<Arguments>()
-    .with_output_schema::<RunResult>()
+    .with_output_schema::<Outcome>()
     .with_annotations(ToolAnnotations::new().read_only(false).destructive(false).idempotent(true).open_world(true))
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use rmcp::model::{ContentBlock, Tool, ToolAnnotations};
+use rmcp::model::{ContentBlock, JsonObject, Tool, ToolAnnotations};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +43,8 @@ struct Arguments {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Answer {
+    /// As in `list_files`.
+    #[schemars(with = "JsonObject")]
     file: File,
     /// How the content is given: text; image, beside this as an image; base64; or url, as it is too large.
     form: Form,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rmcp::model::JsonObject;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -32,7 +33,8 @@ pub(super) struct RunResult {
     output: String,
     /// Standard error.
     stderr: String,
-    /// Files in /data, by name; at most 200.
+    /// Files in /data, by name; at most 200. Each as in `list_files`.
+    #[schemars(with = "Vec<JsonObject>")]
     files: Vec<File>,
     /// Names of the files that this run made or changed.
     new_files: Vec<String>,
@@ -72,7 +74,7 @@ pub(super) struct RunResult {
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum StatusName {
+pub(super) enum StatusName {
     Ok,
     Error,
     Timeout,

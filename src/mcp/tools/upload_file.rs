@@ -5,7 +5,7 @@ use base64::{
     alphabet::STANDARD,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
-use rmcp::model::{Tool, ToolAnnotations};
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -50,6 +50,8 @@ struct Answer {
     success: bool,
     message: String,
     conversation_id: String,
+    /// As in `list_files`.
+    #[schemars(with = "JsonObject")]
     file: File,
 }
 

@@ -1,6 +1,6 @@
 //! `write_file`: puts text into a conversation's workspace.
 
-use rmcp::model::{Tool, ToolAnnotations};
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +29,8 @@ struct Arguments {
 struct Answer {
     success: bool,
     conversation_id: String,
+    /// As in `list_files`.
+    #[schemars(with = "JsonObject")]
     file: File,
 }
 
