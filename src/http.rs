@@ -5,8 +5,10 @@ pub(crate) mod connections;
 mod conversation;
 mod files;
 mod health;
+mod home;
 mod metrics;
 mod page;
+mod status;
 mod uploads;
 mod words;
 
@@ -31,7 +33,9 @@ pub(crate) fn router(config: &Config, sandbox: Arc<Sandbox>, front: Front) -> Ro
         .merge(
             Router::new()
                 .route("/mcp", any(front::serve))
-                .with_state(front),
+                .with_state(front)
+                .route("/status", get(status::serve))
+                .with_state(status::Watched::new(config, &sandbox)),
         )
         // Before anything of the request is read.
         .layer(middleware::from_fn_with_state(
@@ -39,6 +43,8 @@ pub(crate) fn router(config: &Config, sandbox: Arc<Sandbox>, front: Front) -> Ro
             auth::require,
         ));
     let open = Router::new()
+        .route("/", get(home::serve))
+        .with_state(home::Home::new(config, &sandbox))
         // The hash in the path is the capability.
         .route("/files/{*path}", get(files::serve))
         // The token in the path is the capability.

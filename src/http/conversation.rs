@@ -24,6 +24,8 @@ use crate::{
     workspace::{FileEntry, WorkspaceError, WorkspaceHash},
 };
 
+const STYLE: &str = include_str!("conversation/page.css");
+
 /// Files on one page: as many as a phone scrolls through.
 const PAGE_FILES: usize = 200;
 
@@ -173,8 +175,10 @@ impl Folder {
         };
         Page {
             title: format!("Files ({})", self.total),
+            style: STYLE,
             content,
             script: None,
+            sends_form: false,
         }
         .respond(StatusCode::OK)
     }

@@ -21,21 +21,26 @@ const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'
 pub(super) struct Page {
     /// Of the window, and in front of a screen reader's user.
     pub(super) title: String,
+    /// What it looks like, beyond what all pages share.
+    pub(super) style: &'static str,
     /// What is on it.
     pub(super) content: Markup,
-    /// The one script that may run; without one, nothing may, nor can a form be sent.
+    /// The one script that may run, and ask this server; without one, nothing may.
     pub(super) script: Option<&'static str>,
+    /// Whether a form in it may be sent to this server by the browser itself.
+    pub(super) sends_form: bool,
 }
 
 impl Page {
-    /// The page as an answer. It holds a secret or stands for one: no cache keeps it, no link tells of it.
+    /// The page as an answer. It holds a secret, or stands for one, or is true for now only: no cache keeps it,
+    /// no link tells of it.
     pub(super) fn respond(self, status: StatusCode) -> Response {
         let headers: HeaderMap = [
             (
                 header::CONTENT_TYPE,
                 HeaderValue::from_static("text/html; charset=utf-8"),
             ),
-            (header::CONTENT_SECURITY_POLICY, policy(self.script)),
+            (header::CONTENT_SECURITY_POLICY, self.policy()),
             (
                 header::X_CONTENT_TYPE_OPTIONS,
                 HeaderValue::from_static("nosniff"),
@@ -66,6 +71,7 @@ impl Page {
                     title { (self.title) }
                     link rel="icon" href=(ICON);
                     style { (PreEscaped(STYLE)) }
+                    style { (PreEscaped(self.style)) }
                 }
                 body {
                     main { (self.content) }
@@ -76,6 +82,30 @@ impl Page {
             }
         }
     }
+
+    /// What a browser may do on the page, a line per permission. Style and script are named by their digests:
+    /// even markup that slipped in could not bring its own, nor a workspace's file serve as one, though it is of
+    /// the same origin.
+    fn policy(&self) -> HeaderValue {
+        static STYLE_DIGEST: LazyLock<String> = LazyLock::new(|| digest(STYLE));
+        let mut rules = vec![
+            "default-src 'none'".to_owned(),
+            // Thumbnails, and the icon.
+            "img-src 'self' data:".to_owned(),
+            format!("style-src {} {}", *STYLE_DIGEST, digest(self.style)),
+            // No page can be shown within another one, to be clicked on unseen.
+            "frame-ancestors 'none'".to_owned(),
+            // Relative links mean what they say.
+            "base-uri 'none'".to_owned(),
+        ];
+        if let Some(script) = self.script {
+            rules.push(format!("script-src {}", digest(script)));
+            rules.push("connect-src 'self'".to_owned());
+        }
+        let form = if self.sends_form { "'self'" } else { "'none'" };
+        rules.push(format!("form-action {form}"));
+        HeaderValue::from_str(&rules.join("; ")).expect("invariant: the rules are ASCII")
+    }
 }
 
 /// A drawing of lines in a square of 24 by 24, for those who see it.
@@ -83,31 +113,6 @@ pub(super) fn icon(path: &str) -> Markup {
     html! {
         svg viewBox="0 0 24 24" aria-hidden="true" { path d=(path) {} }
     }
-}
-
-/// What a browser may do on a page, a line per permission. Style and script are named by their digests:
-/// even markup that slipped in could not bring its own, nor a workspace's file serve as one.
-fn policy(script: Option<&str>) -> HeaderValue {
-    static STYLE_DIGEST: LazyLock<String> = LazyLock::new(|| digest(STYLE));
-    let mut rules = vec![
-        "default-src 'none'".to_owned(),
-        // Thumbnails, and the icon.
-        "img-src 'self' data:".to_owned(),
-        format!("style-src {}", *STYLE_DIGEST),
-        // No page can be shown within another one, to be clicked on unseen.
-        "frame-ancestors 'none'".to_owned(),
-        // Relative links mean what they say.
-        "base-uri 'none'".to_owned(),
-    ];
-    if let Some(script) = script {
-        rules.push(format!("script-src {}", digest(script)));
-        // What the script may send to, and the form where there is no script.
-        rules.push("connect-src 'self'".to_owned());
-        rules.push("form-action 'self'".to_owned());
-    } else {
-        rules.push("form-action 'none'".to_owned());
-    }
-    HeaderValue::from_str(&rules.join("; ")).expect("invariant: the rules are ASCII")
 }
 
 /// An inline element's source expression (CSP 3, 2.3.1).

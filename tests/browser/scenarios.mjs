@@ -140,8 +140,79 @@ const scenarios = {
     return shown;
   },
 
+  /** Who has the token sees the run that ended, also after a reload, and until he forgets the token. */
+  async watches_runs(browser, { url, token, says }) {
+    const page = await openPage(browser);
+    await page.goto(url);
+    await page.type('#token', token);
+    await page.keyboard.press('Enter');
+    const [first] = await rowsOf(page);
+    assert.match(first, new RegExp(says));
+    assert.match(await page.$eval('#chart', (chart) => chart.getAttribute('aria-label')), /last \d+ runs?/);
+    assert.equal(await page.$eval('#token', (input) => input.value), '');
+
+    await page.reload();
+    assert.equal((await rowsOf(page))[0].split('\n')[0], first.split('\n')[0]);
+    await page.click('#forget');
+    await textOf(page, '#sign-in');
+    await page.reload();
+    await textOf(page, '#sign-in');
+    assert.ok(page.asked.every((asked) => !asked.includes(token)), String(page.asked));
+    assertContent(page);
+  },
+
+  /** What a run is called or says stays text, and runs that end while someone looks are shown and told. */
+  async keeps_watching(browser, { url, token, says }) {
+    const page = await openPage(browser);
+    await page.goto(url);
+    await page.type('#token', token);
+    await page.click('#sign-in button');
+    await page.waitForFunction((words) => document.querySelector('.runs tbody')?.innerText.includes(words), {}, says);
+    await page.waitForFunction(() => document.querySelector('#news').textContent.startsWith('A run ended'));
+    assertContent(page);
+  },
+
+  /** A wrong token is told in words, and another one can be tried at once. */
+  async mistypes_the_token(browser, { url, token }) {
+    const page = await openPage(browser);
+    await page.goto(url);
+    for (const wrong of ['wrong', 'schlüssel 🗝']) {
+      await page.type('#token', wrong);
+      await page.keyboard.press('Enter');
+      assert.match(await textOf(page, '#problem'), /not the token/);
+      assert.equal(await page.$eval('#token', (input) => input.getAttribute('aria-invalid')), 'true');
+      await assertAccessible(page);
+      await screenshot(page, 'home-refused');
+      await page.$eval('#token', (input) => { input.value = ''; });
+    }
+    // Chromium says so of every 401.
+    assert.deepEqual(page.complaints.filter((text) => !text.includes('401')), []);
+    await page.type('#token', `Bearer ${token}`);
+    await page.keyboard.press('Enter');
+    await textOf(page, '#dashboard');
+    assert.equal(await page.$eval('#problem', (problem) => problem.hidden), true);
+  },
+
+  /** Without a script the page says all but what is live, and the token goes nowhere. */
+  async reads_without_a_script(browser, { url }) {
+    const page = await openPage(browser, { script: false });
+    await page.goto(url);
+    assert.match(await textOf(page, 'main'), /Languages[^]*python[^]*claude mcp add[^]*/);
+    assert.equal(await page.$eval('#sign-in', (form) => form.hidden), true);
+  },
+
+  /** The text for a client is copied as it stands. */
+  async copies(browser, { url }) {
+    const page = await openPage(browser);
+    await browser.defaultBrowserContext().overridePermissions(new URL(url).origin, ['clipboard-read', 'clipboard-sanitized-write']);
+    await page.goto(url);
+    await page.click('.copy');
+    await page.waitForFunction(() => document.querySelector('.copy span').textContent === 'Copied');
+    return page.evaluate(() => navigator.clipboard.readText());
+  },
+
   /** Everyone can use the pages, on a desk, at night and on a phone; and what they look like, for people to judge. */
-  async looks_well(browser, { pages }) {
+  async looks_well(browser, { pages, token }) {
     const views = {
       light: {},
       dark: { scheme: 'dark' },
@@ -152,6 +223,11 @@ const scenarios = {
       for (const [view, options] of Object.entries(views)) {
         const page = await openPage(browser, options);
         await page.goto(url, { waitUntil: 'networkidle0' });
+        if (token) {
+          await page.type('#token', token);
+          await page.keyboard.press('Enter');
+          await rowsOf(page);
+        }
         await screenshot(page, `${name}-${view}`);
         await assertFits(page);
         await assertAccessible(page);
@@ -160,6 +236,12 @@ const scenarios = {
     }
   },
 };
+
+/** The lines of the table of runs, when there are some. */
+async function rowsOf(page) {
+  await page.waitForSelector('.runs tbody tr', { visible: true });
+  return page.$$eval('.runs tbody tr', (rows) => rows.map((row) => row.innerText));
+}
 
 const [name, given] = process.argv.slice(2);
 const answer = await withBrowser((browser) => scenarios[name](browser, JSON.parse(given)));

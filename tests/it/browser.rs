@@ -3,11 +3,12 @@
 use std::{
     path::Path,
     process::{Command, Stdio},
+    time::Duration,
 };
 
 use serde_json::{Value, json};
 
-use crate::server::TestServer;
+use crate::server::{TOKEN, TestServer};
 
 const CHECKOUT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -153,6 +154,43 @@ async fn files_that_browsers_can_show_are_shown() {
 }
 
 #[tokio::test]
+async fn who_has_the_token_sees_runs_as_they_end() {
+    let server = TestServer::start().await;
+    server.run_in("secret name", "bash", "exit 3").await;
+    let home = json!({ "url": server.base_url(), "token": TOKEN, "says": "Error[^]*bash[^]*cold" });
+    browse("watches_runs", home.clone()).await;
+
+    // One that ends while somebody looks.
+    let (watching, _) = tokio::join!(
+        browse(
+            "keeps_watching",
+            json!({ "url": server.base_url(), "token": TOKEN, "says": "Timeout" })
+        ),
+        async {
+            tokio::time::sleep(Duration::from_secs(4)).await;
+            let sleeps =
+                json!({ "language": "python", "code": "while True: pass", "timeoutSeconds": 2 });
+            server.call_ok("run_code", sleeps).await
+        }
+    );
+    assert_eq!(watching, Value::Null);
+}
+
+#[tokio::test]
+async fn a_wrong_token_is_told_and_no_script_shows_the_rest() {
+    let server = TestServer::start().await;
+    let home = json!({ "url": server.base_url(), "token": TOKEN });
+    browse("mistypes_the_token", home.clone()).await;
+    browse("reads_without_a_script", home.clone()).await;
+    let copied = browse("copies", home).await;
+    let endpoint = format!("{}/mcp", server.base_url());
+    let expected = format!(
+        "claude mcp add --transport http code-sandbox {endpoint} \\\n  --header \"Authorization: Bearer <MCP_API_TOKEN>\""
+    );
+    assert_eq!(copied, expected);
+}
+
+#[tokio::test]
 async fn the_pages_look_well_and_everyone_can_use_them() {
     let server = TestServer::start().await;
     let (files, _) = conversation(&server, "c").await;
@@ -166,4 +204,10 @@ async fn the_pages_look_well_and_everyone_can_use_them() {
     });
     server.run_in("empty", "bash", "rm x").await;
     browse("looks_well", json!({ "pages": pages })).await;
+    let (home, live) = (
+        json!({ "home": server.base_url() }),
+        json!({ "home-live": server.base_url() }),
+    );
+    browse("looks_well", json!({ "pages": home })).await;
+    browse("looks_well", json!({ "pages": live, "token": TOKEN })).await;
 }

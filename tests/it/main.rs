@@ -15,6 +15,7 @@ mod doctor;
 mod downloads;
 mod engine;
 mod files;
+mod home;
 mod hostile;
 mod mcp;
 mod metrics;

@@ -13,6 +13,8 @@ use crate::{
     workspace::ReceivedFile,
 };
 
+const STYLE: &str = include_str!("page.css");
+
 /// Makes the form a place to drop the file on. Without it, the form is a form.
 const SCRIPT: &str = include_str!("page.js");
 
@@ -51,8 +53,10 @@ pub(super) fn form(ticket: &Ticket) -> Page {
     };
     Page {
         title: format!("Upload {name}"),
+        style: STYLE,
         content,
         script: Some(SCRIPT),
+        sends_form: true,
     }
 }
 
@@ -61,8 +65,10 @@ pub(super) fn done(file: &ReceivedFile, link: &str) -> Page {
     let name = words::name(&file.entry.path.display());
     Page {
         title: format!("Uploaded {name}"),
+        style: STYLE,
         content: html! { section.done { (arrived(&name, &words::size(file.entry.size), &file.sha256, link)) } },
         script: None,
+        sends_form: false,
     }
 }
 
@@ -74,7 +80,7 @@ fn arrived(name: &str, size: &str, sha256: &str, link: &str) -> Markup {
             p { bdi.name { (name) } " · " span.size { (size) } }
             p.digest { "SHA-256 " span { (sha256) } }
         }
-        a.button href=(link) { "Open the file" }
+        a.button.primary href=(link) { "Open the file" }
         p.hint { "You can close this page and go back to the conversation." }
     }
 }
@@ -95,8 +101,10 @@ pub(super) fn problem(problem: &Problem) -> Page {
     };
     Page {
         title: heading(problem).to_owned(),
+        style: STYLE,
         content,
         script: None,
+        sends_form: false,
     }
 }
 

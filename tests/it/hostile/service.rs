@@ -426,6 +426,11 @@ async fn an_engine_that_stops_and_returns_is_told_of_and_needs_no_restart() {
         .await;
         let (_, reason) = ready().await;
         assert!(reason.to_lowercase().contains("docker"), "{reason}");
+        let page = server.get("/").send().await.unwrap().text().await.unwrap();
+        assert!(page.contains("Not ready: ") && page.contains("python"));
+        let status = server.get("/status").bearer_auth(TOKEN).send().await;
+        let status: Value = status.unwrap().json().await.unwrap();
+        assert_eq!(status["problem"], reason.trim_end());
         assert_eq!(server.get("/healthz").send().await.unwrap().status(), 200);
         let asked = Instant::now();
         let (code, error) = outcome(server.clone(), hello.clone()).await;
