@@ -14,8 +14,10 @@ RUN mkdir -p src tests/it && \
     cargo clean --release --locked --package mcp-code-sandbox && \
     rm -r src
 
+COPY build.rs ./
 COPY src ./src
-RUN cargo build --release --locked && \
+ARG COMMIT=unknown
+RUN COMMIT=$COMMIT cargo build --release --locked && \
     target/release/mcp-code-sandbox --version
 
 FROM debian:trixie-slim

@@ -114,9 +114,12 @@ build_images() {
 }
 
 build_image() {
-    local context=$1 tag
+    local context=$1 tag commit=()
     tag=$(tag_of "$context")
+    # The server says which commit it is.
+    [[ $context != . ]] || commit=(--build-arg "COMMIT=$(git rev-parse --short=12 HEAD 2>/dev/null || true)")
     step "image-${tag%:*}" "building $tag" timeout 1800 docker build ${fresh:+--no-cache} \
+        "${commit[@]}" \
         --label "sandbox.source=$(hash_of "$context")" --tag "$tag" "$context"
 }
 

@@ -12,8 +12,9 @@ usage() {
     cat <<'USAGE'
 usage: ./test.sh [ARGUMENT...]
 
-Makes Docker and the images ready as ./start.sh does, then runs the Rust tests (cargo-nextest where it is
-installed, cargo test otherwise) and the runners' comparisons with plain interpreters.
+Makes Docker and the images ready as ./start.sh does, installs the MCP clients that the tests start, then runs
+the Rust tests (cargo-nextest where it is installed, cargo test otherwise) and the runners' comparisons with
+plain interpreters.
 
 With arguments (a filter, for example) only the Rust tests run, and get them.
 USAGE
@@ -31,7 +32,11 @@ main() {
     COMPOSE=$(compose_name)
     export COMPOSE
     need_command python3 python3
+    need_command promtool prometheus
+    need_command curl curl
+    tests/browser/install.sh
     ./build.sh runners image socket-proxy
+    tests/clients/install.sh
     test_server "$@"
     (($#)) || compare_runners
 }

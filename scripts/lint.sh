@@ -37,7 +37,8 @@ lint() {
     case $1 in
     shellcheck)
         need_command shellcheck shellcheck
-        step shellcheck shellcheck shellcheck --external-sources ./*.sh .ci/run scripts/*.sh bench/*.sh
+        step shellcheck shellcheck shellcheck --external-sources \
+            ./*.sh .ci/run scripts/*.sh bench/*.sh tests/browser/*.sh tests/clients/*.sh
         ;;
     fmt) step fmt 'cargo fmt' cargo fmt --all --check ;;
     typos)

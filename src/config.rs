@@ -5,15 +5,21 @@
 //! checked against it. A value that does not fit refuses to start, naming its variable.
 
 mod parse;
+mod personal;
 mod source;
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    net::SocketAddr,
+    path::PathBuf,
+    time::Duration,
+};
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use url::Url;
 
 pub use self::source::{ConfigError, Source, env_file};
-use crate::workspace::DiskUsage;
+use crate::{caller::Caller, workspace::DiskUsage};
 
 /// One setting as an operator sees it.
 #[derive(Debug)]
@@ -31,7 +37,8 @@ pub struct Setting {
 pub const SETTINGS: &[Setting] = &[
     Setting { name: "MCP_HTTP_ADDR", default: ":8080", about: "Address to listen on; without a host, all interfaces." },
     Setting { name: "PUBLIC_BASE_URL", default: "http://localhost:8080", about: "How clients and browsers reach this server; file links start with it." },
-    Setting { name: "MCP_API_TOKEN", default: "", about: "Bearer token of /mcp (required)." },
+    Setting { name: "MCP_API_TOKEN", default: "", about: "Bearer token of /mcp (required, unless MCP_API_TOKENS is set)." },
+    Setting { name: "MCP_API_TOKENS", default: "", about: "name:token pairs, comma separated: callers who share no files, told apart in logs and metrics." },
     Setting { name: "SANDBOX_ROOT", default: "./data", about: "Directory that holds the workspaces." },
     Setting { name: "SANDBOX_HOST_PATH", default: "", about: "The same directory as the Docker engine sees it; default: SANDBOX_ROOT." },
     Setting { name: "FILE_SECRET", default: "", about: "At least 32 characters; makes file links unguessable (required)." },
@@ -50,7 +57,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting { name: "WARM_IDLE_SECONDS", default: "300", about: "How long a conversation's next container waits." },
     Setting { name: "MAX_OUTPUT_BYTES", default: "100k", about: "Output kept of each stream; head and tail of longer output." },
     Setting { name: "MAX_CODE_BYTES", default: "1m", about: "Longest code of a run." },
-    Setting { name: "MAX_UPLOAD_BYTES", default: "50m", about: "Largest file that can be uploaded." },
+    Setting { name: "MAX_UPLOAD_BYTES", default: "50m", about: "Largest file that can be uploaded; upload_file takes 50m at the most." },
     Setting { name: "WORKSPACE_QUOTA_BYTES", default: "1g", about: "Disk that one conversation's files may take." },
     Setting { name: "WORKSPACE_MAX_FILES", default: "10000", about: "Files and directories that one conversation may have." },
     Setting { name: "WORKSPACE_TTL_HOURS", default: "168", about: "Hours without use after which a conversation's files are deleted; 0 keeps them." },
@@ -74,8 +81,10 @@ pub struct Config {
     pub http_addr: ListenAddr,
     /// `PUBLIC_BASE_URL`, without a trailing slash in its path.
     pub public_base_url: Url,
-    /// `MCP_API_TOKEN`
-    pub api_token: SecretString,
+    /// `MCP_API_TOKEN` and `MCP_API_TOKENS`: who may call. At least one.
+    pub tokens: Vec<(Caller, SecretString)>,
+    /// Whether files can be had over HTTP: not where only a client on standard input is served.
+    pub serves_http: bool,
     /// `SANDBOX_ROOT`
     pub sandbox_root: PathBuf,
     /// `SANDBOX_HOST_PATH`; `None` where it is the same as `SANDBOX_ROOT`.
@@ -95,7 +104,7 @@ pub struct Config {
     /// `MAX_CODE_BYTES`
     pub max_code_bytes: usize,
     /// `MAX_UPLOAD_BYTES`
-    pub max_upload_bytes: usize,
+    pub max_upload_bytes: u64,
     /// Whether runs may ask for the network, and which one they get.
     pub network: NetworkPolicy,
     /// `RUNTIME`
@@ -226,7 +235,8 @@ impl Config {
         }
         Ok(Self {
             http_addr: source.parse("MCP_HTTP_ADDR", parse::listen_addr)?,
-            api_token: source.parse("MCP_API_TOKEN", parse::api_token)?,
+            tokens: tokens(source)?,
+            serves_http: true,
             sandbox_root: source.parse("SANDBOX_ROOT", parse::path)?,
             sandbox_host_path: source.parse_optional("SANDBOX_HOST_PATH", parse::absolute_path)?,
             file_secret: source.parse("FILE_SECRET", parse::file_secret)?,
@@ -253,7 +263,7 @@ impl Config {
             },
             max_output_bytes: source.parse("MAX_OUTPUT_BYTES", parse::size_in_memory)?,
             max_code_bytes: source.parse("MAX_CODE_BYTES", parse::size_in_memory)?,
-            max_upload_bytes: source.parse("MAX_UPLOAD_BYTES", parse::size_in_memory)?,
+            max_upload_bytes: source.parse("MAX_UPLOAD_BYTES", parse::size)?,
             network: if source.parse("NETWORK_POLICY", parse::network_allowed)? {
                 NetworkPolicy::Allow(source.parse("SANDBOX_NETWORK", parse::text)?)
             } else {
@@ -284,6 +294,31 @@ impl Config {
             docker_host: source.parse("DOCKER_HOST", parse::docker_host)?,
         })
     }
+}
+
+/// Who may call, and with which token.
+fn tokens(source: &Source) -> Result<Vec<(Caller, SecretString)>, ConfigError> {
+    let default = source
+        .parse_optional("MCP_API_TOKEN", parse::api_token)?
+        .map(|token| (Caller::default(), token));
+    let named = source.parse("MCP_API_TOKENS", parse::named_tokens)?;
+    let (mut callers, mut tokens) = (HashSet::new(), HashSet::new());
+    let all: Vec<_> = default.into_iter().chain(named).collect();
+    for (caller, token) in &all {
+        if !callers.insert(caller) || !tokens.insert(token.expose_secret()) {
+            return Err(ConfigError::new(
+                "MCP_API_TOKENS",
+                format!("names {caller} twice, or gives it another one's token"),
+            ));
+        }
+    }
+    if all.is_empty() {
+        return Err(ConfigError::new(
+            "MCP_API_TOKEN",
+            "is not set; choose one with: openssl rand -hex 32",
+        ));
+    }
+    Ok(all)
 }
 
 /// Runs wait for the disk and the engine about as long as they compute.
@@ -342,6 +377,18 @@ mod tests {
             ("DOCKER_HOST", "ssh://x", "unix://"),
             ("FILE_SECRET", "hunter2", "32 characters"),
             ("MCP_API_TOKEN", "two words", "MCP_API_TOKEN"),
+            ("MCP_API_TOKEN", "", "is not set"),
+            ("MCP_API_TOKENS", "hunter2", "name:token"),
+            ("MCP_API_TOKENS", "n8n:", "name:token"),
+            ("MCP_API_TOKENS", "a b:hunter2", "letters"),
+            ("MCP_API_TOKENS", "default:hunter2", "letters"),
+            ("MCP_API_TOKENS", "a:hunter2,a:hunter3", "names a twice"),
+            ("MCP_API_TOKENS", "a:hunter2,b:hunter2", "names b twice"),
+            (
+                "MCP_API_TOKENS",
+                "a:a-token-of-some-length",
+                "names a twice",
+            ),
         ] {
             let source = minimal().with(name, value);
             let message = Config::from_source(&source).unwrap_err().to_string();
@@ -351,6 +398,18 @@ mod tests {
                 "{message}"
             );
         }
+    }
+
+    #[test]
+    fn named_tokens_stand_beside_the_default_one_or_alone() {
+        let both = minimal().with("MCP_API_TOKENS", "n8n:one:two, claude:three");
+        let callers = |source: &Source| {
+            let config = Config::from_source(source).unwrap();
+            let callers = config.tokens.iter().map(|(caller, _)| caller.to_string());
+            callers.collect::<Vec<_>>()
+        };
+        assert_eq!(callers(&both), ["default", "n8n", "claude"]);
+        assert_eq!(callers(&both.with("MCP_API_TOKEN", "")), ["n8n", "claude"]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod runners;
 mod spec;
 mod streams;
 
-use std::{collections::BTreeMap, future::Future, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, future::Future, path::PathBuf, sync::Arc, time::Duration};
 
 use bollard::{Docker as Client, errors::Error};
 use futures_util::Stream;
@@ -25,6 +25,7 @@ pub use self::{
 use crate::{
     config::Config,
     executor::{Backend, BackendError, Exit, Output, RunInput, RunSpec},
+    metrics::Metrics,
     runner::Runners,
 };
 
@@ -43,7 +44,7 @@ const BEYOND_QUOTA: u64 = 16 << 20;
 /// An engine, and what every container on it has in common.
 #[derive(Debug)]
 pub struct Docker {
-    client: Client,
+    engine: Engine,
     site: spec::Site,
     extra_runners: BTreeMap<String, String>,
     roster: Roster,
@@ -61,6 +62,7 @@ impl Docker {
         config: &Config,
         instance: String,
         workspaces: PathBuf,
+        metrics: Arc<Metrics>,
     ) -> Result<Self, BackendError> {
         let connect = async {
             Client::connect_with_host(&config.docker_host)?
@@ -68,6 +70,7 @@ impl Docker {
                 .await
         };
         let client = within(ASK_LIMIT, "version", connect).await?;
+        let engine = Engine { client, metrics };
         let site = spec::Site {
             instance,
             workspaces: config.sandbox_host_path.clone().unwrap_or(workspaces),
@@ -78,8 +81,8 @@ impl Docker {
         Ok(Self {
             site,
             extra_runners: config.extra_runners.clone(),
-            roster: Roster::new(client.clone()),
-            client,
+            roster: Roster::new(engine.clone()),
+            engine,
         })
     }
 }
@@ -88,12 +91,12 @@ impl Backend for Docker {
     type Prepared = Prepared;
 
     async fn runners(&self) -> Result<Runners, BackendError> {
-        runners::discover(&self.client, &self.extra_runners).await
+        runners::discover(&self.engine, &self.extra_runners).await
     }
 
     async fn prepare(&self, spec: RunSpec) -> Result<Prepared, BackendError> {
         let body = spec::container(&self.site, &spec);
-        let container = Container::new(self.client.clone(), self.roster.clone(), spec.run_id);
+        let container = Container::new(self.engine.clone(), self.roster.clone(), spec.run_id);
         // In a task of its own: a caller who goes away between the engine's making the container and
         // its saying so would leave one that nobody knows of.
         let preparing = self
@@ -122,7 +125,7 @@ impl Backend for Docker {
     }
 
     fn image_changes(&self) -> impl Stream<Item = ()> + Send {
-        runners::changes(&self.client)
+        runners::changes(&self.engine.client)
     }
 
     async fn reap(&self) -> Result<(), BackendError> {
@@ -141,6 +144,26 @@ impl Backend for Docker {
                 "containers are left: Docker did not remove them in time"
             );
         }
+    }
+}
+
+/// The engine's API: every call has a limit, and is counted.
+#[derive(Debug, Clone)]
+struct Engine {
+    client: Client,
+    metrics: Arc<Metrics>,
+}
+
+impl Engine {
+    async fn within<T>(
+        &self,
+        limit: Duration,
+        call: &'static str,
+        answer: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, BackendError> {
+        let answer = within(limit, call, answer).await;
+        self.metrics.engine_called(call, answer.is_ok());
+        answer
     }
 }
 

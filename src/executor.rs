@@ -3,39 +3,52 @@
 //! The steps are those of [`Executor::run`], in order. Where the run happens is the [`Backend`]'s
 //! affair; what the caller is told of it, the reply's.
 
+mod activity;
 mod admission;
+mod audit;
 mod backend;
+mod catalog;
 mod hint;
 mod output;
 mod pool;
+mod progress;
 mod report;
 mod request;
+mod terms;
 mod warm;
 
 use std::{
     collections::BTreeMap,
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
-use tokio::sync::RwLock;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use self::{
+    activity::Activity,
     admission::{Admission, Permit},
+    catalog::Catalog,
     pool::Pool,
+    terms::{Terms, remove_installer_dir},
     warm::Place,
 };
 pub use self::{
+    activity::{Ended, Running},
     backend::{Backend, BackendError, Ending, Exit, RunId, RunInput, RunSpec, Usage},
     output::{Captured, Output},
+    pool::Warm,
+    progress::{Progress, Stage},
     report::{RunReport, Status},
-    request::{RunError, RunRequest},
+    request::{Program, RunError, RunRequest},
 };
 use crate::{
     config::{Config, NetworkPolicy, RunLimits},
-    runner::{Protocol, Runner, Runners},
-    workspace::{Allowance, DataDir, Listing, Workspace, Workspaces},
+    conversation::ConversationId,
+    metrics::{EndedRun, Metrics},
+    runner::{Protocol, Runner},
+    workspace::{Allowance, DataDir, Listing, Workspace, WorkspaceError, Workspaces},
 };
 
 /// Runs code. See the module's words.
@@ -43,9 +56,11 @@ use crate::{
 pub struct Executor<B: Backend> {
     backend: B,
     workspaces: Arc<Workspaces>,
-    runners: RwLock<Arc<Runners>>,
+    catalog: Catalog,
     admission: Admission,
     pool: Pool<B::Prepared>,
+    activity: Activity,
+    metrics: Arc<Metrics>,
     limits: RunLimits,
     network: NetworkPolicy,
     pass_through_env: BTreeMap<String, String>,
@@ -56,13 +71,20 @@ pub struct Executor<B: Backend> {
 
 impl<B: Backend> Executor<B> {
     /// An executor on `backend` with the limits of `config`.
-    pub fn new(config: &Config, backend: B, workspaces: Arc<Workspaces>) -> Self {
+    pub fn new(
+        config: &Config,
+        backend: B,
+        workspaces: Arc<Workspaces>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let admission = &config.admission;
         Self {
             backend,
             workspaces,
-            runners: RwLock::default(),
+            catalog: Catalog::default(),
             pool: Pool::new(config.warm),
+            activity: Activity::default(),
+            metrics,
             admission: Admission::new(admission.running, admission.queued, admission.queue_timeout),
             limits: config.limits,
             network: config.network.clone(),
@@ -73,31 +95,25 @@ impl<B: Backend> Executor<B> {
         }
     }
 
-    /// Runs `request` to its end, or until `cancel`.
+    /// Runs `request` to its end, or until `cancel`, and tells `progress` of it meanwhile.
     ///
     /// # Errors
     /// When the run does not take place. Once it has started, every ending is a report.
     pub async fn run(
         &self,
         request: RunRequest,
+        progress: &Progress,
         cancel: CancellationToken,
     ) -> Result<RunReport, RunError> {
-        self.check_code(&request.code)?;
-        let timeout = self.allowed_timeout(&request)?;
-        let network = self.allowed_network(&request)?;
-        let mut runner = self.runner(&request.language).await?;
-        let mut environment = self.pass_through_env.clone();
-        environment.extend(request.environment.clone());
+        let mut terms = self.terms(&request).await?;
         let placing = async {
-            match self
-                .place(&request, &runner, network.clone(), &environment)
-                .await
-            {
+            self.make_installer_dir(&request).await?;
+            match self.place(&request, &terms, progress).await {
                 // The image may have lost its name to a newer build just now.
                 Err(RunError::Backend(BackendError::RunnerUnavailable { .. })) => {
                     self.discover().await?;
-                    runner = self.runner(&request.language).await?;
-                    self.place(&request, &runner, network, &environment).await
+                    terms = self.terms(&request).await?;
+                    self.place(&request, &terms, progress).await
                 }
                 placed => placed,
             }
@@ -111,16 +127,25 @@ impl<B: Backend> Executor<B> {
             run_id,
             workspace,
             container,
+            was_warm,
         } = place;
+        let entry = self.activity.enter(Running {
+            run_id,
+            caller: request.conversation.caller().clone(),
+            workspace: workspace.hash().clone(),
+            language: terms.runner.language.clone(),
+            since: SystemTime::now(),
+        });
         let (before, allowance) = tokio::join!(workspace.list(), workspace.allowance());
         let (before, allowance) = (before?, allowance?);
 
         let input = RunInput {
-            code: request.code,
-            environment,
-            timeout,
+            code: request.program.source().to_owned(),
+            environment: terms.environment.clone(),
+            timeout: terms.timeout,
         };
-        let mut output = Output::new(self.max_output_bytes, &workspace, run_id);
+        let mut output = Output::new(self.max_output_bytes, &workspace, run_id, progress.clone());
+        progress.enter(Stage::Running);
         let started = Instant::now();
         let (exit, status) = self
             .supervise(
@@ -133,13 +158,22 @@ impl<B: Backend> Executor<B> {
             )
             .await?;
         let duration = started.elapsed();
+        entry.ends(status, duration, was_warm);
+        self.metrics.run_ended(EndedRun {
+            language: &terms.runner.language,
+            status: status.as_str(),
+            was_warm,
+            caller: request.conversation.caller(),
+            duration,
+        });
 
+        remove_installer_dir(&request, &workspace).await;
         let files = after_the_run(&workspace).await;
         let new_files = files.new_since(&before).collect();
         let (stdout, stderr) = output.finish().await;
         let mut report = RunReport {
             run_id,
-            language: runner.language.clone(),
+            language: terms.runner.language.clone(),
             status,
             exit_code: exit.code(),
             stdout,
@@ -152,13 +186,13 @@ impl<B: Backend> Executor<B> {
             files,
             new_files,
         };
-        report.hint = hint::of(&report, &runner, request.network, &self.limits);
-        report.log();
+        report.hint = hint::of(&report, &terms, &self.limits);
+        audit::log(&request, &terms, &self.limits, &report, was_warm);
         if report.status == Status::DiskQuota || allowance.for_tidying {
             // Containers made before could write more into it.
             self.pool.forget(report.workspace.hash());
         } else {
-            self.pool.want_next(report.workspace.clone(), runner);
+            self.pool.want_next(report.workspace.clone(), terms.next);
         }
         Ok(report)
     }
@@ -191,26 +225,34 @@ impl<B: Backend> Executor<B> {
     async fn place(
         &self,
         request: &RunRequest,
-        runner: &Runner,
-        network: Option<String>,
-        environment: &BTreeMap<String, String>,
+        terms: &Terms,
+        progress: &Progress,
     ) -> Result<(Permit, Place<B::Prepared>), RunError> {
         let conversation = &request.conversation;
+        let asked = Instant::now();
         // Waiting costs the run none of its time.
         let permit = self
             .admission
-            .enter(&self.workspaces.hash(conversation))
+            .enter(&self.workspaces.hash(conversation), || {
+                progress.enter(Stage::Queued);
+            })
             .await?;
-        // Protocol 1 takes the environment when the container is made.
-        let can_be_warm = runner.protocol == Protocol::Framed || request.environment.is_empty();
-        if network.is_none()
-            && can_be_warm
-            && let Some(place) = self.warm_place(conversation, runner).await?
+        self.metrics.run_waited(asked.elapsed());
+        let placing = Instant::now();
+        if terms.can_be_warm
+            && let Some(place) = self.warm_place(conversation, &terms.runner).await?
         {
+            self.metrics.run_started(true, placing.elapsed());
             return Ok((permit, place));
         }
-        let spec = |run_id, data| self.spec(run_id, data, runner, network, environment.clone());
-        Ok((permit, self.cold_place(conversation, spec).await?))
+        progress.enter(Stage::Starting);
+        let spec = |run_id, data| {
+            let (network, environment) = (terms.network.clone(), terms.environment.clone());
+            self.spec(run_id, data, &terms.runner, network, environment)
+        };
+        let place = self.cold_place(conversation, spec).await?;
+        self.metrics.run_started(false, placing.elapsed());
+        Ok((permit, place))
     }
 
     /// Lets the backend run it, and stops it where it must not go on.
@@ -243,28 +285,6 @@ impl<B: Backend> Executor<B> {
         Ok((exit, status))
     }
 
-    /// Asks the backend which runners there are.
-    ///
-    /// # Errors
-    /// When the backend does not answer.
-    pub async fn discover(&self) -> Result<Arc<Runners>, BackendError> {
-        let found = Arc::new(self.backend.runners().await?);
-        *self.runners.write().await = Arc::clone(&found);
-        Ok(found)
-    }
-
-    /// Whether the backend answers and has a runner.
-    ///
-    /// # Errors
-    /// Says what is missing.
-    pub async fn ready(&self) -> Result<(), BackendError> {
-        if self.discover().await?.is_empty() {
-            Err(BackendError::NoRunner)
-        } else {
-            Ok(())
-        }
-    }
-
     /// Removes containers that an earlier life of this server left behind, and only those.
     ///
     /// # Errors
@@ -281,48 +301,54 @@ impl<B: Backend> Executor<B> {
         self.backend.stop().await;
     }
 
-    fn check_code(&self, code: &str) -> Result<(), RunError> {
-        if code.len() > self.max_code_bytes {
-            return Err(RunError::CodeTooLarge {
-                bytes: code.len(),
-                limit: self.max_code_bytes,
-            });
-        }
-        Ok(())
+    /// The runs under way, those of one conversation if it is named, in no order.
+    pub fn running(&self, conversation: Option<&ConversationId>) -> Vec<Running> {
+        let hash = conversation.map(|conversation| self.workspaces.hash(conversation));
+        self.activity.running(hash.as_ref())
     }
 
-    fn allowed_timeout(&self, request: &RunRequest) -> Result<Duration, RunError> {
-        match request.timeout {
-            None => Ok(self.limits.timeout),
-            Some(timeout) if timeout <= self.limits.timeout_max => Ok(timeout),
-            Some(_) => Err(RunError::TimeoutTooLong {
-                limit: self.limits.timeout_max,
-            }),
-        }
+    /// The last runs, newest first.
+    pub fn ended(&self) -> Vec<Ended> {
+        self.activity.ended()
     }
 
-    fn allowed_network(&self, request: &RunRequest) -> Result<Option<String>, RunError> {
-        match &self.network {
-            _ if !request.network => Ok(None),
-            NetworkPolicy::Allow(network) => Ok(Some(network.clone())),
-            NetworkPolicy::Deny => Err(RunError::NetworkNotAllowed),
-        }
+    /// How many runs wait for a place.
+    pub fn queued(&self) -> usize {
+        self.admission.queued()
     }
 
-    async fn known_runners(&self) -> Arc<Runners> {
-        Arc::clone(&*self.runners.read().await)
+    /// How many containers wait for runs.
+    pub fn waiting(&self) -> Warm {
+        self.pool.count()
     }
 
-    /// The runner of a language; looked for anew where none is known, as an image may have been built since.
-    async fn runner(&self, language: &str) -> Result<Runner, RunError> {
-        let mut runners = self.known_runners().await;
-        if runners.find(language).is_none() {
-            runners = self.discover().await?;
+    /// Deletes a conversation's workspace and returns how many files it had.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::InUse`] while a run or a download goes on.
+    pub async fn close(&self, conversation: &ConversationId) -> Result<u64, WorkspaceError> {
+        let hash = self.workspaces.hash(conversation);
+        let asked = Instant::now();
+        loop {
+            // A container that waits for the next run holds the workspace; one that is being made is let go as
+            // soon as it is there.
+            self.pool.forget(&hash);
+            match self.workspaces.remove(conversation).await {
+                Err(WorkspaceError::InUse)
+                    if self.activity.running(Some(&hash)).is_empty()
+                        && asked.elapsed() < CLOSE_LIMIT =>
+                {
+                    sleep(CLOSE_PAUSE).await;
+                }
+                removed => return removed,
+            }
         }
-        let found = runners.find(language).cloned();
-        found.ok_or_else(|| RunError::unknown_language(language, &runners))
     }
 }
+
+/// Time for whatever still holds a workspace that is to be closed, and time between two tries.
+const CLOSE_LIMIT: Duration = Duration::from_secs(3);
+const CLOSE_PAUSE: Duration = Duration::from_millis(20);
 
 /// Tidies up and lists what there is. The run took place, so its report is not lost over this.
 async fn after_the_run(workspace: &Workspace) -> Listing {

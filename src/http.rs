@@ -2,8 +2,13 @@
 
 mod auth;
 pub(crate) mod connections;
+mod conversation;
 mod files;
 mod health;
+mod metrics;
+mod page;
+mod uploads;
+mod words;
 
 use std::sync::Arc;
 
@@ -20,19 +25,32 @@ use crate::{
 
 /// All routes of the server.
 pub(crate) fn router(config: &Config, sandbox: Arc<Sandbox>, front: Front) -> Router {
-    let mcp = Router::new()
-        .route("/mcp", any(front::serve))
-        .with_state(front)
+    let guarded = Router::new()
+        .route("/metrics", get(metrics::serve))
+        .with_state(Arc::clone(&sandbox))
+        .merge(
+            Router::new()
+                .route("/mcp", any(front::serve))
+                .with_state(front),
+        )
         // Before anything of the request is read.
         .layer(middleware::from_fn_with_state(
-            auth::Bearer::new(config.api_token.clone()),
+            auth::Bearer::new(&config.tokens),
             auth::require,
         ));
     let open = Router::new()
         // The hash in the path is the capability.
         .route("/files/{*path}", get(files::serve))
+        // The token in the path is the capability.
+        .route(
+            "/uploads/{token}",
+            get(uploads::show).put(uploads::put).post(uploads::post),
+        )
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
-        .with_state(sandbox);
-    Router::new().merge(mcp).merge(open)
+        .with_state(Arc::clone(&sandbox));
+    Router::new()
+        .merge(guarded)
+        .merge(open)
+        .layer(middleware::from_fn_with_state(sandbox, metrics::count))
 }

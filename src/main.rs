@@ -9,17 +9,20 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::Context as _;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use mcp_code_sandbox::{
-    config::{Config, SETTINGS, Source},
+    config::{Config, ConfigError, SETTINGS, Source},
     server::{Server, bind},
     telemetry,
 };
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 /// MCP server that runs a model's code in fresh, hardened containers.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("COMMIT"), ")"))]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
@@ -29,6 +32,9 @@ struct Arguments {
 enum Command {
     /// Serve MCP over HTTP (the default).
     Serve,
+    /// Serve MCP on standard input and output, for the client that starts it. Needs no settings: files are
+    /// kept in the user's data directory. Where an address to listen on is set, it serves HTTP as well.
+    Stdio,
     /// Exit with 0 where the server of these settings answers, else with 1.
     Healthcheck,
     /// Look for what is wrong on this host: settings, engine, and the walls around runs.
@@ -52,6 +58,7 @@ async fn main() -> ExitCode {
         Arguments::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit());
     let done = match arguments.command.unwrap_or(Command::Serve) {
         Command::Serve => serve().await,
+        Command::Stdio => stdio().await,
         Command::Healthcheck => healthcheck::run().await,
         Command::Doctor { json } => doctor::run(json).await,
         Command::Smoke { cases } => smoke::run(&cases).await,
@@ -68,6 +75,24 @@ async fn main() -> ExitCode {
 async fn serve() -> anyhow::Result<()> {
     let config = configured()?;
     let server = Server::new(&config).await?;
+    let listener = listening(&config).await?;
+    server.listen(listener, on_signal()?).await;
+    Ok(())
+}
+
+async fn stdio() -> anyhow::Result<()> {
+    let config = started(Config::personal())?;
+    let server = Server::new(&config).await?;
+    let listener = if config.serves_http {
+        Some(listening(&config).await?)
+    } else {
+        None
+    };
+    server.serve_client(listener, on_signal()?).await;
+    Ok(())
+}
+
+async fn listening(config: &Config) -> anyhow::Result<TcpListener> {
     let listener = bind(config.http_addr).await.with_context(|| {
         format!(
             "failed to listen on port {}; is another server running?",
@@ -75,13 +100,15 @@ async fn serve() -> anyhow::Result<()> {
         )
     })?;
     info!(addr = %listener.local_addr()?, url = %config.public_base_url, "listening");
-    server.listen(listener, on_signal()?).await;
-    Ok(())
+    Ok(listener)
 }
 
 /// Reads the settings and starts the log.
 fn configured() -> anyhow::Result<Config> {
-    let config = Source::from_environment().and_then(|source| Config::from_source(&source));
+    started(Source::from_environment().and_then(|source| Config::from_source(&source)))
+}
+
+fn started(config: Result<Config, ConfigError>) -> anyhow::Result<Config> {
     let config = config
         .inspect_err(|_| telemetry::init_default())
         .context("failed to read the settings")?;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::package::Package;
+
 /// How a runner takes code and says how it ended. See `runners/README.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
@@ -38,8 +40,28 @@ pub struct Runner {
     pub packages: Option<String>,
     /// How it takes code.
     pub protocol: Protocol,
+    /// Command line of its package installer, to be followed by packages; empty where it has none.
+    pub install: Vec<String>,
+    /// What is started in place of the image's own entrypoint.
+    pub command: Option<Vec<String>>,
     /// Seconds since 1970; of two images of one language the newer one runs.
     pub created: i64,
+}
+
+impl Runner {
+    /// The same image as one that installs `packages` and takes no code; `None` where it has no installer.
+    pub fn installer(&self, packages: &[Package]) -> Option<Self> {
+        let mut command = self.install.clone();
+        if command.is_empty() {
+            return None;
+        }
+        command.extend(packages.iter().map(Package::to_string));
+        Some(Self {
+            protocol: Protocol::Plain,
+            command: Some(command),
+            ..self.clone()
+        })
+    }
 }
 
 /// The runners there are, by language, the one that runs first.
@@ -106,6 +128,8 @@ mod tests {
             version: None,
             packages: None,
             protocol: Protocol::Plain,
+            install: Vec::new(),
+            command: None,
             created,
         }
     }

@@ -6,6 +6,8 @@ use crate::{
     docker::Docker,
     executor::Executor,
     links::Links,
+    metrics::Metrics,
+    uploads::Uploads,
     workspace::{FileEntry, Workspaces},
 };
 
@@ -18,8 +20,12 @@ pub struct Sandbox {
     pub workspaces: Arc<Workspaces>,
     /// Names files to the outside.
     pub links: Links,
+    /// Tickets for uploads without the token.
+    pub uploads: Uploads,
+    /// What is counted and timed.
+    pub metrics: Arc<Metrics>,
     /// Largest file that can be uploaded, in bytes.
-    pub max_upload_bytes: usize,
+    pub max_upload_bytes: u64,
 }
 
 /// Media type of a file, by its name alone: its bytes are user code's and prove nothing.

@@ -1,6 +1,6 @@
 //! Server: the whole product as a value that takes its listener and its end.
 
-use std::{io, net::Ipv6Addr, path::Path, sync::Arc, time::Duration};
+use std::{io, net::Ipv6Addr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use axum::Router;
@@ -8,7 +8,6 @@ use hyper_util::server::graceful::GracefulShutdown;
 use tokio::{net::TcpListener, time::timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
-use uuid::Uuid;
 
 use crate::{
     config::{Config, ListenAddr},
@@ -16,14 +15,13 @@ use crate::{
     executor::Executor,
     http,
     links::Links,
-    mcp::{Handler, front::Front},
+    mcp::{self, Handler, front::Front},
+    metrics::Metrics,
     sandbox::Sandbox,
     upkeep,
+    uploads::{self, Uploads},
     workspace::Workspaces,
 };
-
-/// File in `SANDBOX_ROOT` that keeps the instance id, so that a restarted server knows its containers.
-const INSTANCE_FILE: &str = ".instance";
 
 /// Time for open requests to be answered at shutdown. Their runs are cancelled first.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
@@ -32,6 +30,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub struct Server {
     router: Router,
+    handler: Handler,
     sandbox: Arc<Sandbox>,
     /// Fires when open streams must end.
     stop: CancellationToken,
@@ -52,8 +51,10 @@ impl Server {
             info!(language, aliases = aliases.join(","), "runner found");
         }
         let stop = CancellationToken::new();
-        let front = Front::new(config, &Handler::new(Arc::clone(&sandbox)), &stop);
+        let handler = Handler::new(config, Arc::clone(&sandbox));
+        let front = Front::new(config, &handler, &stop);
         Ok(Self {
+            handler,
             router: http::router(config, Arc::clone(&sandbox), front),
             sandbox,
             stop,
@@ -62,24 +63,48 @@ impl Server {
 
     /// Serves until `shutdown` fires; then stops accepting, ends all runs and leaves no container behind.
     pub async fn listen(self, listener: TcpListener, shutdown: CancellationToken) {
-        let Self {
-            router,
-            sandbox,
-            stop,
-        } = self;
         let open = GracefulShutdown::new();
         tokio::select! {
-            never = http::connections::serve(&listener, router, &open) => match never {},
-            never = upkeep::keep(&sandbox) => match never {},
+            never = http::connections::serve(&listener, self.router, &open) => match never {},
+            never = upkeep::keep(&self.sandbox) => match never {},
             () = shutdown.cancelled() => info!("shutting down"),
         }
         drop(listener);
         let ending = async {
-            sandbox.executor.stop().await;
-            stop.cancel();
+            self.sandbox.executor.stop().await;
+            self.stop.cancel();
         };
         // Who has not taken his answer by then has gone.
         let (_answered, ()) = tokio::join!(timeout(ANSWER_LIMIT, open.shutdown()), ending);
+    }
+
+    /// Serves the client that started this process, on standard input and output, until it closes the former
+    /// or `shutdown` fires; and anyone on `listener` meanwhile, if there is one.
+    pub async fn serve_client(self, listener: Option<TcpListener>, shutdown: CancellationToken) {
+        let (handler, sandbox) = (self.handler.clone(), Arc::clone(&self.sandbox));
+        let Some(listener) = listener else {
+            let client = Box::pin(mcp::stdio::serve(
+                handler,
+                shutdown,
+                sandbox.executor.stop(),
+            ));
+            tokio::select! {
+                () = client => {}
+                never = upkeep::keep(&self.sandbox) => match never {},
+            }
+            return;
+        };
+        let client_gone = shutdown.child_token();
+        let client = async {
+            Box::pin(mcp::stdio::serve(
+                handler,
+                shutdown,
+                sandbox.executor.stop(),
+            ))
+            .await;
+            client_gone.cancel();
+        };
+        tokio::join!(client, self.listen(listener, client_gone.clone()));
     }
 }
 
@@ -118,38 +143,37 @@ pub async fn sandbox(config: &Config) -> anyhow::Result<Sandbox> {
             config.sandbox_root.display()
         )
     })?;
-    let instance = instance_id(workspaces.root_path())
-        .context("failed to keep the instance id in SANDBOX_ROOT")?;
-    let docker = Docker::connect(config, instance, workspaces.root_path().to_owned())
-        .await
-        .with_context(|| {
-            format!(
-                "failed to use Docker at {}; start it, or set DOCKER_HOST",
-                config.docker_host
-            )
-        })?;
+    let metrics = Arc::new(Metrics::default());
+    let docker = Docker::connect(
+        config,
+        workspaces.instance(),
+        workspaces.root_path().to_owned(),
+        Arc::clone(&metrics),
+    )
+    .await
+    .with_context(|| {
+        format!(
+            "failed to use Docker at {}; start it, or set DOCKER_HOST",
+            config.docker_host
+        )
+    })?;
+    let links = if config.serves_http {
+        Links::public(&config.public_base_url)
+    } else {
+        Links::local(workspaces.root_path())
+    };
     let workspaces = Arc::new(workspaces);
     Ok(Sandbox {
-        executor: Executor::new(config, docker, Arc::clone(&workspaces)),
+        executor: Executor::new(
+            config,
+            docker,
+            Arc::clone(&workspaces),
+            Arc::clone(&metrics),
+        ),
         workspaces,
-        links: Links::new(&config.public_base_url),
+        links,
+        metrics,
+        uploads: Uploads::new(config.max_upload_bytes, uploads::LIFETIME),
         max_upload_bytes: config.max_upload_bytes,
     })
-}
-
-fn instance_id(root: &Path) -> io::Result<String> {
-    let path = root.join(INSTANCE_FILE);
-    match std::fs::read_to_string(&path) {
-        Ok(id) if Uuid::try_parse(id.trim()).is_ok() => Ok(id.trim().to_owned()),
-        Ok(_) => Err(io::Error::other(format!(
-            "{} holds no UUID; remove it",
-            path.display()
-        ))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let id = Uuid::new_v4().to_string();
-            std::fs::write(path, &id)?;
-            Ok(id)
-        }
-        Err(error) => Err(error),
-    }
 }

@@ -8,9 +8,10 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use mcp_code_sandbox::{
+    caller::Caller,
     config::{Config, Source},
     conversation::ConversationId,
-    executor::{RunReport, RunRequest},
+    executor::{Program, Progress, RunReport, RunRequest},
     sandbox::Sandbox,
     server, telemetry,
 };
@@ -96,7 +97,11 @@ async fn run_all(sandbox: &Sandbox, files: &[PathBuf]) -> anyhow::Result<usize> 
             let name = format!("{} {}", case.request.language, case.name);
             let report = sandbox
                 .executor
-                .run(case.request.into(), CancellationToken::new())
+                .run(
+                    case.request.into(),
+                    &Progress::default(),
+                    CancellationToken::new(),
+                )
                 .await;
             let differences = match &report {
                 Ok(report) => case.expect.differences(report),
@@ -125,9 +130,9 @@ fn print(name: &str, differences: &[String]) {
 impl From<Request> for RunRequest {
     fn from(request: Request) -> Self {
         Self {
-            conversation: ConversationId::random(),
+            conversation: ConversationId::random(Caller::default()),
             language: request.language,
-            code: request.code,
+            program: Program::Code(request.code),
             network: request.network,
             environment: request.environment,
             timeout: request.timeout_seconds.map(Duration::from_secs_f64),

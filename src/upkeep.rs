@@ -10,13 +10,18 @@ use crate::sandbox::Sandbox;
 /// Time between two looks for containers left behind by failed removals.
 const REAP_PAUSE: Duration = Duration::from_secs(60);
 
-/// Time between two looks for expired workspaces; what they count in is hours.
+/// Time between two looks for expired workspaces, and at what all of them take; what they count in is hours.
 const EXPIRY_PAUSE: Duration = Duration::from_secs(600);
 
 /// Keeps the house. Never returns; may be dropped at any await.
 pub(crate) async fn keep(sandbox: &Sandbox) -> Infallible {
     // Side by side: a stuck removal must not keep containers from being prepared.
-    let (never, ..) = tokio::join!(sandbox.executor.keep_warm(), reap(sandbox), expire(sandbox));
+    let (never, ..) = tokio::join!(
+        sandbox.executor.keep_warm(),
+        sandbox.executor.watch_images(),
+        reap(sandbox),
+        expire(sandbox)
+    );
     never
 }
 
@@ -39,6 +44,10 @@ async fn expire(sandbox: &Sandbox) -> Infallible {
             Ok(0) => {}
             Ok(count) => info!(count, "expired workspaces deleted"),
             Err(error) => warn!(%error, "expired workspaces could not be looked for"),
+        }
+        match sandbox.workspaces.measure().await {
+            Ok((count, usage)) => sandbox.metrics.workspaces_measured(count, usage),
+            Err(error) => warn!(%error, "workspaces could not be measured"),
         }
     }
 }

@@ -9,12 +9,15 @@ mod all;
 mod expiry;
 mod file;
 mod hash;
+mod incoming;
+mod instance;
 mod lease;
 mod listing;
 mod owner;
 mod path;
 mod remove;
 mod spare;
+mod stream;
 mod usage;
 mod walk;
 
@@ -27,16 +30,20 @@ use std::{
 
 use cap_std::fs::{Dir, MetadataExt as _};
 
-use self::lease::Lease;
 pub use self::{
     all::Workspaces,
     file::OpenFile,
     hash::WorkspaceHash,
+    incoming::{IncomingFile, ReceivedFile},
     listing::{FileEntry, Listing},
     owner::Owner,
     path::FilePath,
     spare::{DataDir, SpareDir},
     usage::DiskUsage,
+};
+use self::{
+    incoming::{Incoming, Room},
+    lease::Lease,
 };
 use crate::config::DiskLimits;
 
@@ -55,6 +62,9 @@ pub enum WorkspaceError {
     /// The workspace would take more than it may.
     #[error("the conversation's files take too much room")]
     QuotaExceeded,
+    /// A run or a download of it is under way.
+    #[error("the conversation is in use")]
+    InUse,
     /// The server keeps the rest of the disk for the host.
     #[error("the server's disk is nearly full")]
     DiskFull,
@@ -112,23 +122,32 @@ impl Workspace {
     ///
     /// # Errors
     /// Nothing is changed then. [`WorkspaceError::NotRegular`] where a directory has the name;
-    /// [`WorkspaceError::QuotaExceeded`] where there is no room for it.
+    /// [`WorkspaceError::QuotaExceeded`] or [`WorkspaceError::DiskFull`] where there is no room for it.
     pub async fn write_file(
         &self,
         path: FilePath,
         content: Vec<u8>,
     ) -> Result<FileEntry, WorkspaceError> {
-        let (dir, owner, quota) = (Arc::clone(&self.dir), self.owner, self.limits.workspace);
+        let this = self.clone();
         blocking(move || {
-            let mut usage = DiskUsage::of(&dir, quota)?;
-            usage.bytes = usage.bytes.saturating_add(content.len() as u64);
-            usage.files = usage.files.saturating_add(1);
-            if usage.exceeds(quota) {
-                return Err(WorkspaceError::QuotaExceeded);
-            }
-            file::write(&dir, &path, &content, owner)
+            let mut incoming = Incoming::begin(this, path, content.len() as u64)?;
+            incoming.write(&content)?;
+            incoming.commit()
         })
         .await
+    }
+
+    /// Begins a file that comes bit by bit, `expected` bytes of it for sure. Nothing is seen of it before
+    /// [`IncomingFile::commit`].
+    ///
+    /// # Errors
+    /// [`WorkspaceError::QuotaExceeded`] or [`WorkspaceError::DiskFull`] where there is no room for it.
+    pub async fn receive_file(
+        &self,
+        path: FilePath,
+        expected: u64,
+    ) -> Result<IncomingFile, WorkspaceError> {
+        IncomingFile::begin(self.clone(), path, expected).await
     }
 
     /// A new file in the workspace's hidden directory for output of runs.
@@ -143,13 +162,67 @@ impl Workspace {
         blocking(move || file::create_output(&dir, &name, owner)).await
     }
 
-    /// The regular files there are now.
+    /// Appends to a file, which is made if it does not exist, and returns its entry.
+    ///
+    /// # Errors
+    /// As [`Workspace::write_file`].
+    pub async fn append_file(
+        &self,
+        path: FilePath,
+        content: Vec<u8>,
+    ) -> Result<FileEntry, WorkspaceError> {
+        let this = self.clone();
+        blocking(move || {
+            Room::measure(&this, 1)?.check(content.len() as u64)?;
+            file::append(&this.dir, &path, &content, this.owner)
+        })
+        .await
+    }
+
+    /// Deletes a file, a link, or a directory with all in it.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::NotFound`] where there is nothing of that name.
+    pub async fn delete(&self, path: FilePath) -> Result<(), WorkspaceError> {
+        let this = self.clone();
+        blocking(move || remove::delete(&this.dir, &this.root, &path)).await
+    }
+
+    /// Makes a directory, with those it is in.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::NotFound`] where something else has a name on the way.
+    pub async fn make_dir(&self, path: FilePath) -> Result<(), WorkspaceError> {
+        let this = self.clone();
+        blocking(move || file::open_or_make_dir(&this.dir, path.as_path(), this.owner).map(drop))
+            .await
+    }
+
+    /// The regular files there are now, hidden ones left out.
     ///
     /// # Errors
     /// When the workspace itself cannot be read; what cannot be read below it is left out.
     pub async fn list(&self) -> Result<Listing, WorkspaceError> {
         let dir = Arc::clone(&self.dir);
-        blocking(move || Ok(Listing::of(&dir)?)).await
+        blocking(move || Ok(Listing::of(&dir, None)?)).await
+    }
+
+    /// The file of that name, or those in the directory of that name, which may be a hidden one.
+    ///
+    /// # Errors
+    /// As [`Workspace::list`].
+    pub async fn list_within(&self, path: FilePath) -> Result<Listing, WorkspaceError> {
+        let dir = Arc::clone(&self.dir);
+        blocking(move || Ok(Listing::of(&dir, Some(&path))?)).await
+    }
+
+    /// What it takes of the disk, hidden files included.
+    ///
+    /// # Errors
+    /// As [`Workspace::list`].
+    pub async fn usage(&self) -> Result<DiskUsage, WorkspaceError> {
+        let dir = Arc::clone(&self.dir);
+        blocking(move || Ok(DiskUsage::of(&dir, DiskUsage::UNLIMITED)?)).await
     }
 
     /// Takes away what nobody can use once a run has ended: FIFOs, sockets, devices, and directories nested

@@ -15,6 +15,7 @@ use tracing_subscriber::EnvFilter;
 use url::Url;
 
 use super::{ListenAddr, LogFormat};
+use crate::caller::Caller;
 
 type Parsed<T> = Result<T, String>;
 
@@ -173,13 +174,29 @@ pub(super) fn origins(value: &str) -> Parsed<Vec<String>> {
 }
 
 pub(super) fn api_token(value: &str) -> Parsed<SecretString> {
-    if value.is_empty() {
-        return Err("is not set; choose one with: openssl rand -hex 32".to_owned());
-    }
     if !value.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err("must be printable ASCII without spaces, as it travels in a header".to_owned());
     }
     Ok(value.into())
+}
+
+/// `name:token` pairs.
+pub(super) fn named_tokens(value: &str) -> Parsed<Vec<(Caller, SecretString)>> {
+    list(value)?
+        .iter()
+        .map(|item| {
+            let (name, token) = item
+                .split_once(':')
+                .filter(|(_, token)| !token.is_empty())
+                .ok_or("must be name:token pairs separated by commas")?;
+            let caller = Caller::named(name).ok_or_else(|| {
+                format!(
+                    "has a name that is not 1 to 64 letters, digits, - or _, or is \"default\": {name:?}"
+                )
+            })?;
+            Ok((caller, api_token(token)?))
+        })
+        .collect()
 }
 
 pub(super) fn file_secret(value: &str) -> Parsed<SecretString> {

@@ -54,12 +54,16 @@ impl Source {
             Err(error) if error.not_found() => {}
             Err(error) => return Err(ConfigError::new(".env", format!("cannot be read: {error}"))),
         }
-        // A variable that is not UTF-8 cannot be one of ours, nor be passed on in JSON.
-        let environment = std::env::vars_os().filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        });
-        values.extend(environment);
+        values.extend(Self::from_variables().values);
         Ok(Self { values })
+    }
+
+    /// The process's environment alone.
+    pub(super) fn from_variables() -> Self {
+        // A variable that is not UTF-8 cannot be one of ours, nor be passed on in JSON.
+        Self::from_pairs(std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        }))
     }
 
     /// These pairs alone.

@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use bollard::{
-    Docker as Client,
     container::AttachContainerResults,
     errors::Error,
     models::ContainerCreateBody,
@@ -20,11 +19,10 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ASK_LIMIT, START_LIMIT,
+    ASK_LIMIT, Engine, START_LIMIT,
     frame::{self, Token},
     roster::{Place, Roster},
     streams::{End, Reader, feed},
-    within,
 };
 use crate::{
     executor::{BackendError, Ending, Exit, Output, RunId, RunInput, Usage},
@@ -43,7 +41,7 @@ const EXIT_LIMIT: Duration = Duration::from_secs(5);
 /// A container that exists, or may.
 #[derive(Debug)]
 pub(super) struct Container {
-    client: Client,
+    engine: Engine,
     roster: Roster,
     /// Taken when it goes.
     place: Option<Place>,
@@ -52,11 +50,11 @@ pub(super) struct Container {
 
 impl Container {
     /// A container that is yet to be made.
-    pub(super) fn new(client: Client, roster: Roster, run: RunId) -> Self {
+    pub(super) fn new(engine: Engine, roster: Roster, run: RunId) -> Self {
         let name = format!("sandbox-{run}");
         Self {
             place: Some(roster.enter(name.clone())),
-            client,
+            engine,
             roster,
             name,
         }
@@ -72,13 +70,14 @@ impl Container {
             name: Some(self.name.clone()),
             ..Default::default()
         };
-        within(
-            START_LIMIT,
-            "create container",
-            self.client.create_container(Some(create), body),
-        )
-        .await
-        .map_err(runner_unavailable)?;
+        self.engine
+            .within(
+                START_LIMIT,
+                "create container",
+                self.engine.client.create_container(Some(create), body),
+            )
+            .await
+            .map_err(runner_unavailable)?;
         let attach = AttachContainerOptions {
             stream: true,
             stdin: true,
@@ -86,20 +85,26 @@ impl Container {
             stderr: true,
             ..Default::default()
         };
-        let streams = within(
-            START_LIMIT,
-            "attach container",
-            self.client.attach_container(&self.name, Some(attach)),
-        )
-        .await?;
-        within(
-            START_LIMIT,
-            "start container",
-            self.client
-                .start_container(&self.name, None::<StartContainerOptions>),
-        )
-        .await
-        .map_err(runner_unavailable)?;
+        let streams = self
+            .engine
+            .within(
+                START_LIMIT,
+                "attach container",
+                self.engine
+                    .client
+                    .attach_container(&self.name, Some(attach)),
+            )
+            .await?;
+        self.engine
+            .within(
+                START_LIMIT,
+                "start container",
+                self.engine
+                    .client
+                    .start_container(&self.name, None::<StartContainerOptions>),
+            )
+            .await
+            .map_err(runner_unavailable)?;
         Ok(Prepared {
             container: self,
             protocol,
@@ -111,12 +116,14 @@ impl Container {
         let kill = KillContainerOptions {
             signal: "SIGKILL".to_owned(),
         };
-        let killed = within(
-            KILL_LIMIT,
-            "kill container",
-            self.client.kill_container(&self.name, Some(kill)),
-        )
-        .await;
+        let killed = self
+            .engine
+            .within(
+                KILL_LIMIT,
+                "kill container",
+                self.engine.client.kill_container(&self.name, Some(kill)),
+            )
+            .await;
         // It may have ended by itself just now; and removal kills what still runs.
         if let Err(error) = killed {
             tracing::debug!(container = self.name, %error, "kill failed");
@@ -126,6 +133,7 @@ impl Container {
     /// How a program ended that left no exit line.
     async fn ending(&self, protocol: Protocol) -> Result<Ending, BackendError> {
         let mut wait = self
+            .engine
             .client
             .wait_container(&self.name, None::<WaitContainerOptions>);
         let ended = async {
@@ -136,7 +144,10 @@ impl Container {
                 None => Err(Error::RequestTimeoutError),
             }
         };
-        let code = within(EXIT_LIMIT, "wait for container", ended).await?;
+        let code = self
+            .engine
+            .within(EXIT_LIMIT, "wait for container", ended)
+            .await?;
         if code == KILLED && self.ran_out_of_memory().await? {
             return Ok(Ending::OutOfMemory);
         }
@@ -156,14 +167,18 @@ impl Container {
             stream: false,
             one_shot: true,
         };
-        let mut stats = self.client.stats(&self.name, Some(options));
+        let mut stats = self.engine.client.stats(&self.name, Some(options));
         let answer = async {
             stats
                 .next()
                 .await
                 .unwrap_or(Err(Error::RequestTimeoutError))
         };
-        let stats = within(USAGE_LIMIT, "container stats", answer).await.ok()?;
+        let stats = self
+            .engine
+            .within(USAGE_LIMIT, "container stats", answer)
+            .await
+            .ok()?;
         let cpu = stats
             .cpu_stats?
             .cpu_usage?
@@ -180,9 +195,13 @@ impl Container {
 
     async fn ran_out_of_memory(&self) -> Result<bool, BackendError> {
         let inspect = self
+            .engine
             .client
             .inspect_container(&self.name, None::<InspectContainerOptions>);
-        let container = within(ASK_LIMIT, "inspect container", inspect).await?;
+        let container = self
+            .engine
+            .within(ASK_LIMIT, "inspect container", inspect)
+            .await?;
         Ok(container
             .state
             .and_then(|state| state.oom_killed)

@@ -11,17 +11,13 @@ use std::{
 };
 
 use bollard::{
-    Docker as Client,
     errors::Error,
     query_parameters::{ListContainersOptions, RemoveContainerOptions},
 };
-use tokio::{
-    sync::Semaphore,
-    time::{sleep, timeout},
-};
+use tokio::{sync::Semaphore, time::sleep};
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
-use super::{ASK_LIMIT, spec::OWNER_LABEL, within};
+use super::{ASK_LIMIT, Engine, spec::OWNER_LABEL};
 use crate::executor::BackendError;
 
 /// Time for one removal, and the number of tries. A stuck runtime needs more than either: then the
@@ -38,7 +34,7 @@ const GONE_OR_GOING: [u16; 2] = [404, 409];
 /// The containers of this process.
 #[derive(Debug, Clone)]
 pub(super) struct Roster {
-    client: Client,
+    engine: Engine,
     names: Arc<Mutex<HashSet<String>>>,
     tasks: TaskTracker,
     turns: Arc<Semaphore>,
@@ -54,9 +50,9 @@ pub(super) struct Place {
 }
 
 impl Roster {
-    pub(super) fn new(client: Client) -> Self {
+    pub(super) fn new(engine: Engine) -> Self {
         Self {
-            client,
+            engine,
             names: Arc::default(),
             tasks: TaskTracker::new(),
             turns: Arc::new(Semaphore::new(REMOVALS_AT_ONCE)),
@@ -80,11 +76,11 @@ impl Roster {
 
     /// Removes a container in the background; it stays on the roster until then.
     pub(super) fn remove(&self, place: Place) {
-        let (client, turns) = (self.client.clone(), Arc::clone(&self.turns));
+        let (engine, turns) = (self.engine.clone(), Arc::clone(&self.turns));
         self.tasks.spawn(async move {
             // The semaphore is never closed: there is always a turn.
             let _turn = turns.acquire().await;
-            remove(&client, &place.name).await;
+            remove(&engine, &place.name).await;
         });
     }
 
@@ -99,12 +95,14 @@ impl Roster {
             filters: Some(ours),
             ..Default::default()
         };
-        let listed = within(
-            ASK_LIMIT,
-            "list containers",
-            self.client.list_containers(Some(options)),
-        )
-        .await?;
+        let listed = self
+            .engine
+            .within(
+                ASK_LIMIT,
+                "list containers",
+                self.engine.client.list_containers(Some(options)),
+            )
+            .await?;
         for container in listed {
             let names = container.names.unwrap_or_default();
             let known = names
@@ -112,7 +110,7 @@ impl Roster {
                 .any(|name| lock(&self.names).contains(name.trim_start_matches('/')));
             if let (false, Some(id)) = (known, container.id) {
                 tracing::info!(container = ?names.first(), "removing a container left behind");
-                remove(&self.client, &id).await;
+                remove(&self.engine, &id).await;
             }
         }
         Ok(())
@@ -130,29 +128,33 @@ fn lock(names: &Mutex<HashSet<String>>) -> MutexGuard<'_, HashSet<String>> {
     names.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn remove(client: &Client, container: &str) {
+async fn remove(engine: &Engine, container: &str) {
     for attempt in 1..=REMOVE_TRIES {
         let options = RemoveContainerOptions {
             force: true,
             v: true,
             link: false,
         };
-        match timeout(
-            REMOVE_LIMIT,
-            client.remove_container(container, Some(options)),
-        )
-        .await
-        {
-            Ok(Ok(())) => return,
-            Ok(Err(Error::DockerResponseServerError { status_code, .. }))
-                if GONE_OR_GOING.contains(&status_code) =>
+        let removal = async {
+            match engine
+                .client
+                .remove_container(container, Some(options))
+                .await
             {
-                return;
+                Err(Error::DockerResponseServerError { status_code, .. })
+                    if GONE_OR_GOING.contains(&status_code) =>
+                {
+                    Ok(())
+                }
+                removed => removed,
             }
-            Ok(Err(error)) => {
-                tracing::warn!(container, attempt, %error, "container was not removed");
-            }
-            Err(_) => tracing::warn!(container, attempt, "container was not removed in time"),
+        };
+        match engine
+            .within(REMOVE_LIMIT, "remove container", removal)
+            .await
+        {
+            Ok(()) => return,
+            Err(error) => tracing::warn!(container, attempt, %error, "container was not removed"),
         }
         sleep(Duration::from_secs(attempt.into())).await;
     }

@@ -15,7 +15,7 @@ use futures_util::{Stream, StreamExt as _, stream};
 use jiff::Timestamp;
 use tokio::time::sleep;
 
-use super::{ASK_LIMIT, within};
+use super::{ASK_LIMIT, Engine};
 use crate::{
     executor::BackendError,
     runner::{Protocol, Runner, Runners},
@@ -25,7 +25,7 @@ use crate::{
 const ENGINE_PAUSE: Duration = Duration::from_secs(2);
 
 pub(super) async fn discover(
-    client: &Client,
+    engine: &Engine,
     extra: &BTreeMap<String, String>,
 ) -> Result<Runners, BackendError> {
     let labelled = HashMap::from([
@@ -37,7 +37,8 @@ pub(super) async fn discover(
         filters: Some(labelled),
         ..ListImagesOptions::default()
     };
-    let images = within(ASK_LIMIT, "list images", client.list_images(Some(options))).await?;
+    let listing = engine.client.list_images(Some(options));
+    let images = engine.within(ASK_LIMIT, "list images", listing).await?;
     let labelled = images.iter().filter_map(described_by_labels);
     let unlabelled = extra.iter().map(|(language, image)| Runner {
         language: language.clone(),
@@ -47,32 +48,37 @@ pub(super) async fn discover(
         version: None,
         packages: None,
         protocol: Protocol::Plain,
+        install: Vec::new(),
+        command: None,
         // The operator named it himself: it goes before any image that was merely found.
         created: i64::MAX,
     });
     Ok(Runners::new(labelled.chain(unlabelled).collect()))
 }
 
-/// Yields when images may have come, gone or changed, and when the engine was gone. Never ends.
+/// Yields at once, when images come, go or change, and when the engine is gone or may be back. Never ends.
 pub(super) fn changes(client: &Client) -> impl Stream<Item = ()> + Send {
     let filters = HashMap::from([("type".to_owned(), vec!["image".to_owned()])]);
     let client = client.clone();
-    // From now on, whenever the stream is first read.
     let mut since = Timestamp::now();
+    let mut pause = Duration::ZERO;
     stream::repeat(())
         .map(move |()| {
+            let before = sleep(std::mem::replace(&mut pause, ENGINE_PAUSE));
             let options = EventsOptions {
                 since: Some(since.as_second().to_string()),
                 filters: Some(filters.clone()),
                 ..EventsOptions::default()
             };
-            // At the end of these events the engine is gone, and perhaps back in a moment. Events that are
-            // told twice do no harm.
+            // Of what happens between the look at `before`'s end and the first event; events that are told
+            // twice do no harm.
             since = Timestamp::now();
             let events = client
                 .events(Some(options))
                 .take_while(|event| ready(event.is_ok()));
-            events.map(|_| ()).chain(stream::once(sleep(ENGINE_PAUSE)))
+            // At the end of these events the engine is gone, and perhaps back in a moment.
+            let gone = stream::once(ready(()));
+            stream::once(before).chain(events.map(|_| ())).chain(gone)
         })
         .flatten()
 }
@@ -119,6 +125,12 @@ fn described_by_labels(image: &ImageSummary) -> Option<Runner> {
         version: label("sandbox.version").map(str::to_owned),
         packages: label("sandbox.packages").map(str::to_owned),
         protocol,
+        install: label("sandbox.install")
+            .unwrap_or_default()
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect(),
+        command: None,
         created: image.created,
     })
 }

@@ -36,6 +36,8 @@ pub(super) fn container(site: &Site, spec: &RunSpec) -> ContainerCreateBody {
     let limits = &spec.limits;
     ContainerCreateBody {
         image: text(&spec.runner.image),
+        // An installer's command line, or the image's own.
+        entrypoint: spec.runner.command.clone(),
         // Not root, so that a way out of the container is still not root on the host.
         user: Some(format!("{}:{}", spec.owner.uid, spec.owner.gid)),
         // The same for all: a name from the host or the run would tell the program about either.
@@ -181,6 +183,8 @@ mod tests {
                 image_id: String::new(),
                 version: None,
                 packages: None,
+                install: Vec::new(),
+                command: None,
                 protocol: Protocol::Plain,
                 created: 0,
             },

@@ -68,16 +68,21 @@ impl Admission {
         }
     }
 
-    /// Whether a run waits for a place.
-    pub(super) fn someone_waits(&self) -> bool {
-        lock(&self.state).queued > 0
+    /// How many runs wait for a place.
+    pub(super) fn queued(&self) -> usize {
+        lock(&self.state).queued
     }
 
-    /// A place for a run of `conversation`. Dropping the future gives the place in the queue up.
+    /// A place for a run of `conversation`; calls `on_wait` where there is none yet. Dropping the future gives
+    /// the place in the queue up.
     ///
     /// # Errors
     /// [`Busy`] where too many wait already, or the wait took too long.
-    pub(super) async fn enter(&self, conversation: &WorkspaceHash) -> Result<Permit, Busy> {
+    pub(super) async fn enter(
+        &self,
+        conversation: &WorkspaceHash,
+        on_wait: impl FnOnce(),
+    ) -> Result<Permit, Busy> {
         let waiter = {
             let mut state = lock(&self.state);
             if state.free > 0 {
@@ -90,6 +95,7 @@ impl Admission {
             }
             state.join_queue(conversation)
         };
+        on_wait();
         match timeout(self.queue_timeout, waiter).await {
             Ok(Ok(permit)) => Ok(permit),
             // The sender is only dropped together with the queue itself.
@@ -189,12 +195,12 @@ mod tests {
     #[tokio::test]
     async fn conversations_take_turns() {
         let admission = Arc::new(Admission::new(1, 100, LONG));
-        let first = admission.enter(&conversation('a')).await.unwrap();
+        let first = admission.enter(&conversation('a'), || {}).await.unwrap();
         let (order, mut entered) = tokio::sync::mpsc::unbounded_channel();
         for name in ['a', 'a', 'a', 'b', 'c'] {
             let (admission, order) = (Arc::clone(&admission), order.clone());
             tokio::spawn(async move {
-                let _permit = admission.enter(&conversation(name)).await.unwrap();
+                let _permit = admission.enter(&conversation(name), || {}).await.unwrap();
                 order.send(name).unwrap();
             });
             tokio::task::yield_now().await;
@@ -210,29 +216,30 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_waits_too_long_or_finds_the_queue_full_is_told_when_to_ask_again() {
         let admission = Admission::new(1, 1, Duration::from_secs(20));
-        let permit = admission.enter(&conversation('a')).await.unwrap();
+        let permit = admission.enter(&conversation('a'), || {}).await.unwrap();
         let (a, b) = (conversation('a'), conversation('b'));
-        let (waited, at_once) = tokio::join!(admission.enter(&a), admission.enter(&b));
+        let (waited, at_once) =
+            tokio::join!(admission.enter(&a, || {}), admission.enter(&b, || {}));
         assert_eq!(at_once.unwrap_err().retry_after, Duration::from_secs(1));
         waited.unwrap_err();
         drop(permit);
-        admission.enter(&conversation('b')).await.unwrap();
+        admission.enter(&conversation('b'), || {}).await.unwrap();
     }
 
     #[tokio::test]
     async fn a_place_is_not_lost_with_one_who_left() {
         let admission = Arc::new(Admission::new(1, 1, LONG));
-        let permit = admission.enter(&conversation('a')).await.unwrap();
+        let permit = admission.enter(&conversation('a'), || {}).await.unwrap();
         for _ in 0..3 {
             let leaving = timeout(
                 Duration::from_millis(1),
-                admission.enter(&conversation('b')),
+                admission.enter(&conversation('b'), || {}),
             )
             .await;
             assert!(leaving.is_err());
         }
         drop(permit);
-        let _again = timeout(LONG, admission.enter(&conversation('c')))
+        let _again = timeout(LONG, admission.enter(&conversation('c'), || {}))
             .await
             .unwrap()
             .unwrap();

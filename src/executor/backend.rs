@@ -33,7 +33,8 @@ pub trait Backend: Send + Sync + 'static {
     /// Whether a prepared container still waits.
     fn is_alive(&self, prepared: &mut Self::Prepared) -> bool;
 
-    /// Yields when images may have come, gone or changed, and when the backend itself was gone. Never ends.
+    /// Yields at once, and whenever images may have come, gone or changed, be it only because the backend
+    /// itself is gone or back. Never ends.
     fn image_changes(&self) -> impl Stream<Item = ()> + Send;
 
     /// Hands the code over, passes the output on as it comes, and says how the run ended. The container

@@ -1,7 +1,7 @@
 //! Hint: the next step after a run that failed, where it is known. One sentence for the model.
 
-use super::{RunReport, Status};
-use crate::{config::RunLimits, runner::Runner};
+use super::{RunReport, Status, terms::Terms};
+use crate::config::RunLimits;
 
 /// What programs and their libraries say when there is no network.
 const NO_NETWORK: [&str; 10] = [
@@ -24,13 +24,8 @@ const NO_MODULE: [&str; 3] = [
     "Cannot find module",
 ];
 
-/// The hint for `report`, a run of `runner` that had the network or not.
-pub(super) fn of(
-    report: &RunReport,
-    runner: &Runner,
-    network: bool,
-    limits: &RunLimits,
-) -> Option<String> {
+/// The hint for `report`, a run on those terms.
+pub(super) fn of(report: &RunReport, terms: &Terms, limits: &RunLimits) -> Option<String> {
     let says = |signs: &[&str]| {
         [&report.stderr.text, &report.stdout.text]
             .iter()
@@ -52,10 +47,16 @@ pub(super) fn of(
                 .to_owned(),
         ),
         Status::Error if says(&NO_MODULE) => {
-            let installed = runner.packages.as_deref().unwrap_or("see list_runners");
-            Some(format!("The module is not installed; installed are: {installed}."))
+            let installed = terms.runner.packages.as_deref();
+            let installed = installed.unwrap_or("see list_runners");
+            let add = if terms.runner.install.is_empty() {
+                ""
+            } else {
+                "; install_packages adds others"
+            };
+            Some(format!("The module is not installed; installed are: {installed}{add}."))
         }
-        Status::Error if !network && says(&NO_NETWORK) => {
+        Status::Error if terms.network.is_none() && says(&NO_NETWORK) => {
             Some("The network is off: pass network: true if the program needs it.".to_owned())
         }
         Status::Ok | Status::Error | Status::Killed | Status::Cancelled => None,

@@ -8,7 +8,7 @@ mod spill;
 use std::{collections::VecDeque, fmt::Write as _};
 
 use self::spill::Spill;
-use super::RunId;
+use super::{Progress, RunId};
 use crate::workspace::{FilePath, Workspace};
 
 /// Both streams of one run.
@@ -16,6 +16,7 @@ use crate::workspace::{FilePath, Workspace};
 pub struct Output {
     stdout: Stream,
     stderr: Stream,
+    progress: Progress,
 }
 
 /// One stream, as far as it was kept.
@@ -30,8 +31,9 @@ pub struct Captured {
 }
 
 impl Output {
-    /// Keeps at most `limit` bytes of each stream, and longer ones in files of `workspace`.
-    pub fn new(limit: usize, workspace: &Workspace, run: RunId) -> Self {
+    /// Keeps at most `limit` bytes of each stream, and longer ones in files of `workspace`; tells `progress`
+    /// of all of it.
+    pub fn new(limit: usize, workspace: &Workspace, run: RunId, progress: Progress) -> Self {
         let stream = |name| Stream {
             capture: Capture::new(limit),
             spill: Spill::new(workspace.clone(), format!("{run}.{name}.txt")),
@@ -39,16 +41,19 @@ impl Output {
         Self {
             stdout: stream("stdout"),
             stderr: stream("stderr"),
+            progress,
         }
     }
 
     /// Takes the next bytes of standard output.
     pub async fn stdout(&mut self, bytes: &[u8]) {
+        self.progress.output(bytes);
         self.stdout.push(bytes).await;
     }
 
     /// Takes the next bytes of standard error.
     pub async fn stderr(&mut self, bytes: &[u8]) {
+        self.progress.output(bytes);
         self.stderr.push(bytes).await;
     }
 
@@ -183,7 +188,7 @@ fn is_continuation(byte: u8) -> bool {
 }
 
 /// Bytes at the end of `bytes` that begin a UTF-8 character without completing it.
-fn cut_character_at_end(bytes: &[u8]) -> usize {
+pub(super) fn cut_character_at_end(bytes: &[u8]) -> usize {
     let Some(start) = bytes.iter().rposition(|byte| !is_continuation(*byte)) else {
         return 0;
     };

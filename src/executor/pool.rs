@@ -64,6 +64,15 @@ impl Job {
     }
 }
 
+/// How many containers wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Warm {
+    /// For conversations that do not exist yet.
+    pub spares: usize,
+    /// For the next call of one that does.
+    pub next: usize,
+}
+
 /// The containers that wait.
 #[derive(Debug)]
 pub(super) struct Pool<P> {
@@ -175,6 +184,11 @@ impl<P> Pool<P> {
         self.changed.notified().await;
     }
 
+    /// Has whoever waits for [`Pool::changed`] look again: other runners may be there.
+    pub(super) fn look_again(&self) {
+        self.changed.notify_one();
+    }
+
     /// The container that waits for this conversation, and its workspace.
     pub(super) fn take_next(
         &self,
@@ -267,6 +281,15 @@ impl<P> Pool<P> {
             have.count() < self.limits.spares && !state.must_wait(runner)
         });
         missing.cloned().map(Job::Spare)
+    }
+
+    /// How many wait, those included that are about to.
+    pub(super) fn count(&self) -> Warm {
+        let state = self.lock();
+        Warm {
+            spares: state.spares.len(),
+            next: state.next.len(),
+        }
     }
 
     /// Notes that a runner was prepared.

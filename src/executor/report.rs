@@ -2,8 +2,6 @@
 
 use std::time::{Duration, SystemTime};
 
-use tracing::info;
-
 use super::{Captured, Ending, RunId, Usage};
 use crate::workspace::{FileEntry, Listing, Workspace};
 
@@ -82,18 +80,5 @@ impl Status {
             Self::DiskQuota => "disk_quota",
             Self::Cancelled => "cancelled",
         }
-    }
-}
-
-impl RunReport {
-    pub(super) fn log(&self) {
-        info!(
-            run_id = %self.run_id,
-            workspace = self.workspace.hash().short(),
-            language = self.language,
-            status = self.status.as_str(),
-            duration_ms = self.duration.as_millis(),
-            "run ended"
-        );
     }
 }

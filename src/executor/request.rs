@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{BackendError, admission::Busy};
-use crate::{conversation::ConversationId, runner::Runners, workspace::WorkspaceError};
+use crate::{
+    conversation::ConversationId, package::Package, runner::Runners, workspace::WorkspaceError,
+};
 
 /// One run, as a caller asked for it.
 #[derive(Debug)]
@@ -12,14 +14,33 @@ pub struct RunRequest {
     pub conversation: ConversationId,
     /// Name or alias of a language.
     pub language: String,
-    /// The program.
-    pub code: String,
+    /// What to run.
+    pub program: Program,
     /// Whether it asks for the network.
     pub network: bool,
     /// Its environment, besides the runner's own.
     pub environment: BTreeMap<String, String>,
     /// Its time limit; `None` for the default one.
     pub timeout: Option<Duration>,
+}
+
+/// What to run.
+#[derive(Debug)]
+pub enum Program {
+    /// A program of the caller's.
+    Code(String),
+    /// The language's package installer, which gets the network and more time.
+    Installer(Vec<Package>),
+}
+
+impl Program {
+    /// What goes to the runner's standard input.
+    pub(super) fn source(&self) -> &str {
+        match self {
+            Self::Code(code) => code,
+            Self::Installer(_) => "",
+        }
+    }
 }
 
 /// Why a run did not take place.
@@ -32,6 +53,12 @@ pub enum RunError {
         asked: String,
         /// What there is, with aliases.
         known: String,
+    },
+    /// The language's runner cannot install anything.
+    #[error("the runner of {language} has no package installer")]
+    NoInstaller {
+        /// The language.
+        language: String,
     },
     /// The code is longer than `MAX_CODE_BYTES`.
     #[error("the code is {bytes} bytes long; the limit is {limit}")]

@@ -5,7 +5,6 @@
 
 use std::{convert::Infallible, time::Duration};
 
-use futures_util::StreamExt as _;
 use tokio::time::{sleep, timeout};
 
 use super::{
@@ -32,6 +31,8 @@ pub(super) struct Place<P> {
     pub(super) run_id: RunId,
     pub(super) workspace: Workspace,
     pub(super) container: P,
+    /// Whether the container waited for the run.
+    pub(super) was_warm: bool,
 }
 
 impl<B: Backend> Executor<B> {
@@ -120,6 +121,7 @@ impl<B: Backend> Executor<B> {
             run_id,
             workspace,
             container,
+            was_warm: false,
         })
     }
 
@@ -134,26 +136,24 @@ impl<B: Backend> Executor<B> {
             run_id,
             workspace,
             container,
+            was_warm: true,
         })
     }
 
     /// Keeps containers waiting. Never returns; may be dropped at any await.
     pub async fn keep_warm(&self) -> Infallible {
-        let mut images = std::pin::pin!(self.backend.image_changes());
         loop {
-            let runners = self.known_runners().await;
+            let runners = self.catalog.last();
             self.pool
                 .tidy(&runners, |container| self.backend.is_alive(container));
             let Some(job) = self.pool.next_job(&runners) else {
                 tokio::select! {
                     () = self.pool.changed() => {}
                     () = sleep(TIDY_PAUSE) => {}
-                    // Also when the engine was gone: what is known of it may be old.
-                    _ = images.next() => self.discover_again().await,
                 }
                 continue;
             };
-            while self.admission.someone_waits() {
+            while self.admission.queued() > 0 {
                 sleep(GIVE_WAY_PAUSE).await;
             }
             let language = job.language().to_owned();
@@ -165,12 +165,6 @@ impl<B: Backend> Executor<B> {
                     }
                 }
             }
-        }
-    }
-
-    async fn discover_again(&self) {
-        if let Err(error) = self.discover().await {
-            tracing::debug!(%error, "runners could not be looked for");
         }
     }
 

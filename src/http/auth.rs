@@ -1,5 +1,7 @@
 //! Auth: the bearer token in front of everything that runs code or tells of it.
 
+use std::sync::Arc;
+
 use axum::{
     extract::{Request, State},
     middleware::Next,
@@ -9,39 +11,52 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use secrecy::{ExposeSecret as _, SecretString};
 use subtle::ConstantTimeEq as _;
 
-/// The token that callers must present.
+use crate::caller::Caller;
+
+/// The tokens that callers present.
 #[derive(Debug, Clone)]
 pub(super) struct Bearer {
-    token: SecretString,
+    tokens: Arc<[(Caller, SecretString)]>,
 }
 
 impl Bearer {
-    pub(super) fn new(token: SecretString) -> Self {
-        Self { token }
+    pub(super) fn new(tokens: &[(Caller, SecretString)]) -> Self {
+        Self {
+            tokens: tokens.into(),
+        }
     }
 
-    /// Whether the headers hold exactly one `Authorization: Bearer <token>` (RFC 6750).
-    fn admits(&self, headers: &HeaderMap) -> bool {
+    /// Who sends exactly one `Authorization: Bearer <token>` (RFC 6750).
+    fn caller(&self, headers: &HeaderMap) -> Option<Caller> {
         let mut values = headers.get_all(header::AUTHORIZATION).iter();
         let (Some(value), None) = (values.next(), values.next()) else {
-            return false;
+            return None;
         };
-        let Some((scheme, given)) = value.as_bytes().split_at_checked("Bearer ".len()) else {
-            return false;
-        };
-        // Schemes are case-insensitive, tokens are not. The time taken tells the length at the most.
-        scheme.eq_ignore_ascii_case(b"Bearer ")
-            && bool::from(given.ct_eq(self.token.expose_secret().as_bytes()))
+        let (scheme, given) = value.as_bytes().split_at_checked("Bearer ".len())?;
+        // Schemes are case-insensitive, tokens are not.
+        if !scheme.eq_ignore_ascii_case(b"Bearer ") {
+            return None;
+        }
+        // All are compared, whichever fits: the time taken tells their lengths at the most.
+        let fits = |token: &SecretString| bool::from(given.ct_eq(token.expose_secret().as_bytes()));
+        self.tokens.iter().fold(None, |found, (caller, token)| {
+            if fits(token) {
+                Some(caller.clone())
+            } else {
+                found
+            }
+        })
     }
 }
 
-/// Lets the request through or answers 401.
+/// Lets the request through, with its [`Caller`], or answers 401.
 pub(super) async fn require(
     State(bearer): State<Bearer>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
-    if bearer.admits(request.headers()) {
+    if let Some(caller) = bearer.caller(request.headers()) {
+        request.extensions_mut().insert(caller);
         return next.run(request).await;
     }
     let mut response =
@@ -59,17 +74,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exactly_one_right_token_is_admitted() {
-        let bearer = Bearer::new("Secret".into());
-        let admits = |values: &[&str]| {
+    fn exactly_one_right_token_tells_who_calls() {
+        let bearer = Bearer::new(&[
+            (Caller::default(), "Secret".into()),
+            (Caller::named("n8n").unwrap(), "Other".into()),
+        ]);
+        let caller = |values: &[&str]| {
             let mut headers = HeaderMap::new();
             for value in values {
                 headers.append(header::AUTHORIZATION, value.parse().unwrap());
             }
-            bearer.admits(&headers)
+            let caller = bearer.caller(&headers)?;
+            Some(caller.as_str().to_owned())
         };
-        assert!(admits(&["Bearer Secret"]));
-        assert!(admits(&["bearer Secret"]));
+        assert_eq!(caller(&["Bearer Secret"]).unwrap(), "default");
+        assert_eq!(caller(&["bearer Secret"]).unwrap(), "default");
+        assert_eq!(caller(&["Bearer Other"]).unwrap(), "n8n");
         for refused in [
             &[][..],
             &["Secret"],
@@ -82,7 +102,7 @@ mod tests {
             &["Basic Secret"],
             &["Bearer Secret", "Bearer Secret"],
         ] {
-            assert!(!admits(refused), "{refused:?}");
+            assert_eq!(caller(refused), None, "{refused:?}");
         }
     }
 }

@@ -15,17 +15,14 @@ use headers::{
     LastModified,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
-use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
-use tokio_util::io::ReaderStream;
+use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 
+use super::conversation;
 use crate::{
+    links,
     sandbox::{Sandbox, media_type},
-    workspace::{FileEntry, FilePath, OpenFile, WorkspaceError, WorkspaceHash},
+    workspace::{FileEntry, FilePath, WorkspaceError, WorkspaceHash},
 };
-
-/// Bytes read at once: large enough for disks, small enough for many downloads.
-const CHUNK_BYTES: usize = 64 << 10;
 
 /// Types that a browser shows without running anything in them. The rest is downloaded.
 const INERT: [&str; 10] = [
@@ -44,8 +41,12 @@ const INERT: [&str; 10] = [
 /// Serves `GET` and `HEAD /files/<hash>/<path>`.
 pub(super) async fn serve(State(sandbox): State<Arc<Sandbox>>, request: Request) -> Response {
     // 1. Name: what can be no file's name is not found, like a file that is not there.
-    let Some((hash, path)) = parse(request.uri().path()) else {
-        return not_found();
+    let query = request.uri().query().unwrap_or_default();
+    let (hash, path) = match Place::parse(request.uri().path()) {
+        Some(Place::File(hash, path)) => (hash, path),
+        Some(Place::Conversation(hash)) => return conversation::serve(&sandbox, hash, query).await,
+        Some(Place::NoSlash(hash)) => return add_slash(&hash, query),
+        None => return not_found(),
     };
 
     // 2. Open, beneath the workspace only. From here on, the open file is what counts.
@@ -69,7 +70,7 @@ pub(super) async fn serve(State(sandbox): State<Arc<Sandbox>>, request: Request)
 
     // 3. Condition: the client may have it already.
     let etag = etag(&entry);
-    let mut headers = fixed_headers(&entry);
+    let mut headers = fixed_headers(&entry, wants_download(query));
     headers.typed_insert(etag.clone());
     headers.typed_insert(LastModified::from(
         entry.modified.max(SystemTime::UNIX_EPOCH),
@@ -79,7 +80,12 @@ pub(super) async fn serve(State(sandbox): State<Arc<Sandbox>>, request: Request)
     }
 
     // 4. Range: one, or the whole file.
-    let (status, range) = match range(request.headers(), &etag, &entry) {
+    let asked = match *request.method() {
+        Method::GET => range(request.headers(), &etag, &entry),
+        // RFC 9110, 14.2: no other method has ranges.
+        _ => None,
+    };
+    let (status, range) = match asked {
         Some(Range::Satisfiable(start, end)) => {
             let range = ContentRange::bytes(start..end, entry.size)
                 .expect("invariant: a range lies within the file");
@@ -94,40 +100,67 @@ pub(super) async fn serve(State(sandbox): State<Arc<Sandbox>>, request: Request)
         None => (StatusCode::OK, 0..entry.size),
     };
     headers.typed_insert(ContentLength(range.end - range.start));
+    if *request.method() == Method::GET {
+        sandbox.metrics.downloaded(range.end - range.start);
+    }
 
     // 5. Body: streamed; a file cut short meanwhile ends the connection, never the server.
     let body = match *request.method() {
         Method::HEAD => Body::empty(),
-        _ => match body(file, range).await {
-            Ok(body) => body,
-            Err(error) => {
-                tracing::error!(%error, "file could not be read");
-                return StatusCode::INTERNAL_SERVER_ERROR.into_response();
-            }
-        },
+        _ => Body::from_stream(file.stream(range)),
     };
     (status, headers, body).into_response()
 }
 
-fn not_found() -> Response {
+pub(super) fn not_found() -> Response {
     (StatusCode::NOT_FOUND, "there is no such file\n").into_response()
 }
 
-/// Splits `/files/<hash>/<path>` and decodes the path once.
-fn parse(path: &str) -> Option<(WorkspaceHash, FilePath)> {
-    let (hash, path) = path.strip_prefix("/files/")?.split_once('/')?;
-    let path = percent_decode_str(path).collect();
-    Some((
-        WorkspaceHash::parse(hash)?,
-        FilePath::from_bytes(path).ok()?,
-    ))
+/// What a path below `/files/` names.
+enum Place {
+    File(WorkspaceHash, FilePath),
+    Conversation(WorkspaceHash),
+    NoSlash(WorkspaceHash),
+}
+
+impl Place {
+    /// Splits `/files/<hash>/<path>` and decodes the path once.
+    fn parse(path: &str) -> Option<Self> {
+        let below = path.strip_prefix("/files/")?;
+        let Some((hash, path)) = below.split_once('/') else {
+            return WorkspaceHash::parse(below).map(Self::NoSlash);
+        };
+        if path.is_empty() {
+            return WorkspaceHash::parse(hash).map(Self::Conversation);
+        }
+        let (hash, path) = links::parse(below)?;
+        Some(Self::File(hash, path))
+    }
+}
+
+/// Slashes get lost when links are copied, and without this one the page's own links would lead elsewhere.
+/// Any hash is sent on: whether it exists is seen there.
+fn add_slash(hash: &WorkspaceHash, query: &str) -> Response {
+    let mark = if query.is_empty() { "" } else { "?" };
+    // Relative, for proxies that add a prefix.
+    let location = format!("{}/{mark}{query}", hash.as_str());
+    (
+        StatusCode::PERMANENT_REDIRECT,
+        [(header::LOCATION, location)],
+    )
+        .into_response()
+}
+
+/// Whether a browser may show files of this type on our origin.
+pub(super) fn is_inert(media_type: &str) -> bool {
+    INERT.contains(&media_type)
 }
 
 /// What is said of every file, whoever asks for whichever part.
-fn fixed_headers(file: &FileEntry) -> HeaderMap {
+fn fixed_headers(file: &FileEntry, download: bool) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let media_type = media_type(file);
-    let inline = INERT.contains(&media_type.essence_str());
+    let inline = !download && is_inert(media_type.essence_str());
     let content_type = match (media_type.type_().as_str(), media_type.essence_str()) {
         ("text", _) | (_, "application/json") => {
             format!("{}; charset=utf-8", media_type.essence_str())
@@ -154,6 +187,11 @@ fn fixed_headers(file: &FileEntry) -> HeaderMap {
     headers
 }
 
+/// Whether a link asks for the file to be saved rather than shown: `?download`.
+fn wants_download(query: &str) -> bool {
+    url::form_urlencoded::parse(query.as_bytes()).any(|(name, _)| name == "download")
+}
+
 /// RFC 6266: a name for old clients and, in RFC 5987 form, the exact one.
 fn disposition(file: &FileEntry, inline: bool) -> String {
     let name = file
@@ -177,7 +215,8 @@ fn disposition(file: &FileEntry, inline: bool) -> String {
     format!("{form}; filename=\"{plain}\"; filename*=UTF-8''{exact}")
 }
 
-/// Changes with every write that the file's clock or size shows; weak because it is not made from the bytes.
+/// Changes with every write that the file's clock, which counts nanoseconds, or its size shows. A strong one:
+/// with a weak tag no download could go on where it broke off (RFC 9110, 13.1.5).
 fn etag(file: &FileEntry) -> ETag {
     let since_epoch = file
         .modified
@@ -248,15 +287,6 @@ fn position(digits: &str) -> Option<u64> {
         .then(|| digits.parse().ok())?
 }
 
-async fn body(file: OpenFile, range: std::ops::Range<u64>) -> std::io::Result<Body> {
-    let mut file = tokio::fs::File::from_std(file.file);
-    file.seek(std::io::SeekFrom::Start(range.start)).await?;
-    Ok(Body::from_stream(ReaderStream::with_capacity(
-        file.take(range.end - range.start),
-        CHUNK_BYTES,
-    )))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,7 +309,7 @@ mod tests {
             b"\xff\xfe",
             &[b'x'; 255],
         ] {
-            let headers = fixed_headers(&entry(name));
+            let headers = fixed_headers(&entry(name), false);
             let disposition = headers[header::CONTENT_DISPOSITION].to_str().unwrap();
             assert!(
                 disposition.bytes().all(|byte| (0x20..0x7f).contains(&byte)),
@@ -305,7 +335,7 @@ mod tests {
             ("a", "attachment"),
             ("a.mhtml", "attachment"),
         ] {
-            let headers = fixed_headers(&entry(name.as_bytes()));
+            let headers = fixed_headers(&entry(name.as_bytes()), false);
             assert!(
                 headers[header::CONTENT_DISPOSITION]
                     .to_str()

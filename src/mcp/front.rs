@@ -4,7 +4,7 @@
 //! about headers that plain clients leave out. The front reads just enough of a request to choose, and
 //! answers what is no JSON-RPC request itself, as JSON-RPC.
 
-use std::{borrow::Cow, io, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -12,22 +12,27 @@ use axum::{
     response::Response,
 };
 use bytes::BytesMut;
-use http::{HeaderValue, Method, StatusCode, header, request::Parts};
-use http_body_util::{BodyExt as _, Full};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts};
+use http_body_util::{BodyExt as _, Full, Limited};
 use rmcp::transport::streamable_http_server::{
     StreamableHttpServerConfig, StreamableHttpService,
     session::{local::LocalSessionManager, never::NeverSessionManager},
 };
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::Handler;
+use super::{
+    Handler,
+    message::{Malformed, Message},
+    sessions::Sessions,
+    tools::upload_file,
+};
 use crate::config::Config;
 
-/// Sessions at one time. Each holds some 50 KB for as long as its client stays away.
-const MAX_SESSIONS: usize = 1_000;
+/// Sessions at one time beyond those that may be busy. Each holds some 50 KB, and many short ones leave as much
+/// again behind in the allocator.
+const THINKING_SESSIONS: usize = 12;
 
 /// How much longer than the longest run a silent session is kept: a client may think between calls.
 const SESSION_GRACE: Duration = Duration::from_secs(600);
@@ -52,7 +57,7 @@ const BOTH_FORMS: HeaderValue = HeaderValue::from_static("application/json, text
 pub(crate) struct Front {
     with_session: StreamableHttpService<Handler, LocalSessionManager>,
     without_session: StreamableHttpService<Handler, NeverSessionManager>,
-    sessions: Arc<LocalSessionManager>,
+    sessions: Arc<Sessions>,
     max_body_bytes: usize,
 }
 
@@ -68,18 +73,20 @@ impl std::fmt::Debug for Front {
 impl Front {
     /// A front that ends its sessions when `stop` fires.
     pub(crate) fn new(config: &Config, handler: &Handler, stop: &CancellationToken) -> Self {
-        // A file of the largest size in base64, or the longest code with every byte escaped.
+        // The largest file in base64, or the longest code with every byte escaped.
+        let max_file_bytes = upload_file::max_bytes(config.max_upload_bytes);
         let max_body_bytes =
-            (config.max_upload_bytes / 3 * 4).max(config.max_code_bytes * 6) + ENVELOPE_BYTES;
+            (max_file_bytes / 3 * 4).max(config.max_code_bytes * 6) + ENVELOPE_BYTES;
         let rules = StreamableHttpServerConfig::default()
             .with_allowed_hosts(&config.allowed_hosts)
             .with_allowed_origins(&config.allowed_origins)
             .enforce_origin_validation()
             .with_max_request_body_bytes(max_body_bytes)
             .with_cancellation_token(stop.clone());
-        let mut sessions = LocalSessionManager::default();
-        sessions.session_config.keep_alive = Some(config.limits.timeout_max + SESSION_GRACE);
-        let sessions = Arc::new(sessions);
+        // One for every run that is under way or waits, and some whose clients think.
+        let limit = config.admission.running + config.admission.queued + THINKING_SESSIONS;
+        let keep_alive = config.limits.timeout_max + SESSION_GRACE;
+        let sessions = Arc::new(Sessions::new(limit, keep_alive));
         let factory = {
             let handler = handler.clone();
             move || Ok::<_, io::Error>(handler.clone())
@@ -87,7 +94,7 @@ impl Front {
         Self {
             with_session: StreamableHttpService::new(
                 factory.clone(),
-                Arc::clone(&sessions),
+                sessions.manager(),
                 rules.clone(),
             ),
             without_session: StreamableHttpService::new(
@@ -122,7 +129,10 @@ impl Front {
                 .into_data()
                 .unwrap_or_default();
             if bytes.len() + data.len() > self.max_body_bytes {
-                let message = format!("the request is larger than {} bytes", self.max_body_bytes);
+                let message = format!(
+                    "the request is larger than {} bytes; larger files come in through create_upload_url",
+                    self.max_body_bytes
+                );
                 return Err(refuse(
                     StatusCode::PAYLOAD_TOO_LARGE,
                     -32600,
@@ -150,30 +160,46 @@ impl Front {
         };
         let message = match Message::parse(&body) {
             Ok(message) => message,
-            Err((code, reason)) => {
-                return refuse(StatusCode::BAD_REQUEST, code, reason, &Value::Null);
+            Err(Malformed { code, reason, id }) => {
+                return refuse(StatusCode::BAD_REQUEST, code, reason, &id);
             }
         };
         let takes_events = accepts_events(&parts);
         parts.headers.insert(header::ACCEPT, BOTH_FORMS);
+        if !takes_events {
+            parts.extensions.insert(OneAnswer);
+        }
         let opens_session = message.method.as_deref() == Some("initialize") && takes_events;
-        if opens_session && self.sessions.sessions.read().await.len() >= MAX_SESSIONS {
-            let id = &message.id.unwrap_or_default();
+        if opens_session {
+            let id = message.id.unwrap_or_default();
+            return self.open_session(parts, body, &id).await;
+        }
+        if let Some(session) = session_of(&parts.headers) {
+            let in_use = self.sessions.enter(&session);
+            let request = http::Request::from_parts(parts, Full::new(body));
+            let response = self.with_session.handle(request).await.map(Body::new);
+            return as_json_rpc(keep_until_sent(in_use, response)).await;
+        }
+        let request = http::Request::from_parts(parts, Full::new(body));
+        as_json_rpc(self.without_session.handle(request).await.map(Body::new)).await
+    }
+
+    async fn open_session(&self, parts: Parts, body: Bytes, id: &Value) -> Response {
+        let Some(_opening) = self.sessions.make_room().await else {
             return refuse(
                 StatusCode::SERVICE_UNAVAILABLE,
                 -32000,
-                "too many sessions; try again later",
+                "too many sessions, and all of them busy; try again in a moment",
                 id,
             );
-        }
-        let in_session = opens_session || parts.headers.contains_key(SESSION_HEADER);
-        let request = http::Request::from_parts(parts, Full::new(body));
-        let response = if in_session {
-            self.with_session.handle(request).await
-        } else {
-            self.without_session.handle(request).await
         };
-        as_json_rpc(response.map(Body::new))
+        let request = http::Request::from_parts(parts, Full::new(body));
+        let response = self.with_session.handle(request).await.map(Body::new);
+        as_json_rpc(match session_of(response.headers()) {
+            Some(session) => keep_until_sent(self.sessions.enter(&session), response),
+            None => response,
+        })
+        .await
     }
 }
 
@@ -181,15 +207,41 @@ impl Front {
 pub(crate) async fn serve(State(front): State<Front>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     if parts.method == Method::POST {
-        front.post(parts, body).await
-    } else {
-        let request = Request::from_parts(parts, body);
-        as_json_rpc(front.with_session.handle(request).await.map(Body::new))
+        return front.post(parts, body).await;
     }
+    // A client that only listens is idle, for as long as it may.
+    let _used = session_of(&parts.headers).map(|session| front.sessions.enter(&session));
+    let ends_session = parts.method == Method::DELETE;
+    let request = Request::from_parts(parts, body);
+    let mut response = as_json_rpc(front.with_session.handle(request).await.map(Body::new)).await;
+    // The SDK says 202, as if there were more to do; clients take that for a failure.
+    if ends_session && response.status() == StatusCode::ACCEPTED {
+        *response.status_mut() = StatusCode::NO_CONTENT;
+    }
+    response
+}
+
+/// Marks a request whose client wants one JSON answer: a notification before it would make it a stream.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OneAnswer;
+
+fn session_of(headers: &HeaderMap) -> Option<String> {
+    let session = headers.get(SESSION_HEADER)?.to_str().ok()?;
+    Some(session.to_owned())
+}
+
+/// Holds `guard` until the response's body has been sent or given up.
+fn keep_until_sent(guard: impl Send + 'static, response: Response) -> Response {
+    response.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            let _held = &guard;
+            frame
+        }))
+    })
 }
 
 /// The SDK answers in words what it cannot take for a request. Clients expect JSON-RPC.
-fn as_json_rpc(response: Response) -> Response {
+async fn as_json_rpc(response: Response) -> Response {
     let status = response.status();
     let media_type = response.headers().get(header::CONTENT_TYPE);
     if !status.is_client_error()
@@ -197,33 +249,39 @@ fn as_json_rpc(response: Response) -> Response {
     {
         return response;
     }
+    let allow = response.headers().get(header::ALLOW).cloned();
+    let said = Limited::new(response.into_body(), MAX_WORDS)
+        .collect()
+        .await;
+    let said = said.map(|words| String::from_utf8_lossy(&words.to_bytes()).into_owned());
     let (status, code, message) = match status {
         StatusCode::UNSUPPORTED_MEDIA_TYPE => (
             StatusCode::BAD_REQUEST,
             -32600,
-            "this is not a request that MCP knows, sent as application/json",
+            "this is not a request that MCP knows, sent as application/json".to_owned(),
         ),
         // The status is what tells clients to open a new session.
         StatusCode::NOT_FOUND => (
             status,
             -32001,
-            "there is no such session; initialize a new one",
+            "there is no such session; initialize a new one".to_owned(),
         ),
         StatusCode::FORBIDDEN => (
             status,
             -32600,
-            "the Host or Origin header is not one of ALLOWED_HOSTS or ALLOWED_ORIGINS",
+            "the Host or Origin header is not one of ALLOWED_HOSTS or ALLOWED_ORIGINS".to_owned(),
         ),
-        _ => (
-            status,
-            -32600,
-            status
-                .canonical_reason()
-                .unwrap_or("the request was refused"),
-        ),
+        _ => (status, -32600, said.unwrap_or_default()),
     };
-    refuse(status, code, message, &Value::Null)
+    let mut refusal = refuse(status, code, &message, &Value::Null);
+    if let Some(allow) = allow {
+        refusal.headers_mut().insert(header::ALLOW, allow);
+    }
+    refusal
 }
+
+/// Bytes of the SDK's own words that are passed on.
+const MAX_WORDS: usize = 4 << 10;
 
 /// Plain clients, and curl with its `*/*`, want one JSON answer.
 fn accepts_events(parts: &Parts) -> bool {
@@ -237,34 +295,6 @@ fn accepts_events(parts: &Parts) -> bool {
         .any(|form| form.trim().starts_with("text/event-stream"))
 }
 
-/// What the front must know of a message; the SDK parses the rest.
-#[derive(Deserialize)]
-struct Message<'a> {
-    #[serde(borrow)]
-    jsonrpc: Option<Cow<'a, str>>,
-    method: Option<Cow<'a, str>>,
-    #[serde(default)]
-    id: Option<Value>,
-}
-
-impl<'a> Message<'a> {
-    fn parse(body: &'a Bytes) -> Result<Self, (i32, &'static str)> {
-        let message: Self =
-            serde_json::from_slice(body).map_err(|error| match error.classify() {
-                serde_json::error::Category::Data if body.trim_ascii_start().starts_with(b"[") => (
-                    -32600,
-                    "batches are not supported; send one request at a time",
-                ),
-                serde_json::error::Category::Data => (-32600, "the body is not a JSON-RPC message"),
-                _ => (-32700, "the body is not JSON"),
-            })?;
-        match message.jsonrpc.as_deref() {
-            Some("2.0") => Ok(message),
-            _ => Err((-32600, "the member jsonrpc must be \"2.0\"")),
-        }
-    }
-}
-
 fn refuse(status: StatusCode, code: i32, message: &str, id: &Value) -> Response {
     let error =
         json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } });
@@ -275,36 +305,4 @@ fn refuse(status: StatusCode, code: i32, message: &str, id: &Value) -> Response 
         HeaderValue::from_static("application/json"),
     );
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn any_bytes_are_a_message_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let body = Bytes::from(bytes);
-            if let Ok(message) = Message::parse(&body) {
-                prop_assert_eq!(message.jsonrpc.as_deref(), Some("2.0"));
-            }
-        }
-
-        #[test]
-        fn almost_messages_are_told_from_messages(
-            members in proptest::collection::vec(
-                ("(jsonrpc|method|id|params|x)", "(\"2\\.0\"|\"initialize\"|null|1|-1\\.5|\\[\\]|\\{\\}|\"\\\\ud800\")"),
-                0..6,
-            ),
-        ) {
-            let members: Vec<String> = members.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
-            let body = Bytes::from(format!("{{{}}}", members.join(",")));
-            let named: Vec<_> = members.iter().filter(|member| member.starts_with("\"jsonrpc\"")).collect();
-            if Message::parse(&body).is_ok() {
-                prop_assert_eq!(named, ["\"jsonrpc\":\"2.0\""]);
-            }
-        }
-    }
 }

@@ -94,6 +94,10 @@ impl From<WorkspaceError> for Refusal {
             ),
             WorkspaceError::QuotaExceeded => Self::new("quota_exceeded", error.to_string())
                 .with_hint("delete files that are not needed any more, for example with run_code"),
+            WorkspaceError::InUse => Self::new(
+                "busy",
+                "a run or a download of this conversation is under way; try again when it has ended",
+            ),
             WorkspaceError::DiskFull => Self::new("quota_exceeded", error.to_string())
                 .with_hint("tell the operator, who can free space or lower MIN_FREE_DISK_BYTES"),
             WorkspaceError::Io(cause) => Self::internal(&cause),
@@ -131,6 +135,8 @@ impl From<RunError> for Refusal {
             RunError::CodeTooLarge { .. } => Self::new("code_too_large", error.to_string())
                 .with_hint("put long data into a file in /data and read it from there"),
             RunError::Busy { .. } | RunError::NotStarted => Self::new("busy", error.to_string()),
+            RunError::NoInstaller { .. } => Self::invalid_argument(error.to_string())
+                .with_hint("write what is needed in run_code, or pass network: true and fetch it"),
             RunError::TimeoutTooLong { .. } => Self::invalid_argument(error.to_string()),
             RunError::NetworkNotAllowed => Self::new("network_not_allowed", error.to_string())
                 .with_hint("leave out network, or ask the operator to set NETWORK_POLICY=allow"),

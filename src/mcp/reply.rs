@@ -1,18 +1,16 @@
 //! Reply: what a tool answers when it did what it was asked to.
 
-use std::time::SystemTime;
-
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use jiff::Timestamp;
 use rmcp::model::{CallToolResult, ContentBlock, Resource};
-use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
     sandbox::{Sandbox, media_type},
-    workspace::{FileEntry, FilePath, Workspace, WorkspaceHash},
+    workspace::{FileEntry, FilePath, Workspace},
 };
+
+pub(super) use crate::file::{File, rfc3339};
 
 /// Images are shown to the model itself up to this size each, and this many.
 const MAX_IMAGE_BYTES: u64 = 256 << 10;
@@ -66,6 +64,12 @@ impl Reply {
         self
     }
 
+    /// The same with one more block.
+    pub(super) fn with(mut self, block: ContentBlock) -> Self {
+        self.attached.push(block);
+        self
+    }
+
     pub(super) fn into_result(self) -> CallToolResult {
         // Clients of before 2025-06-18 and many models see the text only.
         let mut content = vec![ContentBlock::text(self.structured.to_string())];
@@ -91,40 +95,4 @@ async fn read(workspace: &Workspace, path: FilePath) -> Option<Vec<u8>> {
         .ok()?
         .ok()?;
     (bytes.len() as u64 <= MAX_IMAGE_BYTES).then_some(bytes)
-}
-
-/// A file, as tools tell of it.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct File {
-    /// Path relative to /data.
-    name: String,
-    /// Public URL; give this to the user.
-    url: String,
-    /// Bytes.
-    size: u64,
-    /// Media type by the file's name.
-    mime_type: String,
-    /// Time of the last change, RFC 3339.
-    modified: String,
-}
-
-impl File {
-    pub(super) fn new(sandbox: &Sandbox, workspace: &WorkspaceHash, file: &FileEntry) -> Self {
-        Self {
-            name: file.path.display(),
-            url: sandbox.links.file(workspace, &file.path),
-            size: file.size,
-            mime_type: media_type(file).essence_str().to_owned(),
-            modified: rfc3339(file.modified),
-        }
-    }
-}
-
-/// RFC 3339 to the second. User code sets file times at will, also to years that it cannot write.
-pub(super) fn rfc3339(time: SystemTime) -> String {
-    let time = Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH);
-    Timestamp::from_second(time.as_second())
-        .unwrap_or(time)
-        .to_string()
 }

@@ -1,6 +1,7 @@
 //! All: the workspaces of this server, in `SANDBOX_ROOT`.
 
 use std::{
+    ffi::OsStr,
     fs, io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -14,8 +15,8 @@ use cap_std::{
 use secrecy::SecretString;
 
 use super::{
-    Owner, SpareDir, Workspace, WorkspaceError, WorkspaceHash, blocking, expiry, free_bytes,
-    lease::Leases,
+    DiskUsage, Owner, SpareDir, Workspace, WorkspaceError, WorkspaceHash, blocking, expiry,
+    free_bytes, instance::Instance, lease::Leases, remove::Trashed,
 };
 use crate::{config::DiskLimits, conversation::ConversationId};
 
@@ -28,6 +29,7 @@ pub struct Workspaces {
     owner: Owner,
     limits: DiskLimits,
     leases: Arc<Leases>,
+    instance: Instance,
 }
 
 impl Workspaces {
@@ -42,7 +44,8 @@ impl Workspaces {
             .create(root)?;
         let root_path = root.canonicalize()?;
         let dir = Dir::open_ambient_dir(&root_path, ambient_authority())?;
-        SpareDir::remove_all(&dir)?;
+        let instance = Instance::take(&root_path)?;
+        SpareDir::remove_all(&dir, instance.id())?;
         Ok(Self {
             root: Arc::new(dir),
             root_path,
@@ -50,12 +53,18 @@ impl Workspaces {
             owner: Owner::of_this_process(),
             limits,
             leases: Arc::default(),
+            instance,
         })
     }
 
     /// Absolute path of the directory that holds the workspaces.
     pub fn root_path(&self) -> &Path {
         &self.root_path
+    }
+
+    /// What tells this server from others that share the directory, now and after a restart.
+    pub fn instance(&self) -> String {
+        self.instance.id().to_string()
     }
 
     /// The user that runs must run as to own what they write.
@@ -79,8 +88,7 @@ impl Workspaces {
             self.owner,
             self.limits,
         );
-        // Before the directory is looked at, so that it is not taken away in between.
-        let lease = self.leases.take(hash.clone());
+        let held = self.hold(hash.clone());
         blocking(move || {
             if free_bytes(&root)? < limits.min_free {
                 return Err(WorkspaceError::DiskFull);
@@ -94,16 +102,24 @@ impl Workspaces {
             owner.take(&root, hash.as_str())?;
             let dir = root.open_dir(hash.as_str())?;
             expiry::mark_used(&dir)?;
-            Ok(Workspace {
-                hash,
-                root: Arc::clone(&root),
-                dir: Arc::new(dir),
-                owner,
-                limits,
-                _lease: Arc::new(lease),
-            })
+            Ok(held(dir))
         })
         .await
+    }
+
+    /// What makes the directory of that name a workspace. Called before the directory is looked at, so that it is
+    /// not taken away in between.
+    fn hold(&self, hash: WorkspaceHash) -> impl FnOnce(Dir) -> Workspace + Send + 'static {
+        let (root, owner, limits) = (Arc::clone(&self.root), self.owner, self.limits);
+        let lease = self.leases.take(hash.clone());
+        move |dir| Workspace {
+            hash,
+            root,
+            dir: Arc::new(dir),
+            owner,
+            limits,
+            _lease: Arc::new(lease),
+        }
     }
 
     /// Whether the conversation has a workspace.
@@ -119,8 +135,8 @@ impl Workspaces {
     /// # Errors
     /// When it cannot be made.
     pub async fn create_spare(&self) -> Result<SpareDir, WorkspaceError> {
-        let (root, owner) = (Arc::clone(&self.root), self.owner);
-        blocking(move || Ok(SpareDir::create(root, owner)?)).await
+        let (root, owner, instance) = (Arc::clone(&self.root), self.owner, self.instance.id());
+        blocking(move || Ok(SpareDir::create(root, instance, owner)?)).await
     }
 
     /// Makes `spare` the workspace of `conversation`, or gives it back where that has one already.
@@ -133,13 +149,8 @@ impl Workspaces {
         conversation: &ConversationId,
         spare: SpareDir,
     ) -> Result<Result<Workspace, SpareDir>, WorkspaceError> {
-        let (root, hash, owner, limits) = (
-            Arc::clone(&self.root),
-            self.hash(conversation),
-            self.owner,
-            self.limits,
-        );
-        let lease = self.leases.take(hash.clone());
+        let (root, hash, limits) = (Arc::clone(&self.root), self.hash(conversation), self.limits);
+        let held = self.hold(hash.clone());
         blocking(move || {
             if free_bytes(&root)? < limits.min_free {
                 return Err(WorkspaceError::DiskFull);
@@ -147,14 +158,7 @@ impl Workspaces {
             match spare.become_workspace(&hash) {
                 Ok(()) => {
                     let dir = root.open_dir(hash.as_str())?;
-                    Ok(Ok(Workspace {
-                        hash,
-                        root: Arc::clone(&root),
-                        dir: Arc::new(dir),
-                        owner,
-                        limits,
-                        _lease: Arc::new(lease),
-                    }))
+                    Ok(Ok(held(dir)))
                 }
                 Err(error) => match error.kind() {
                     io::ErrorKind::AlreadyExists => Ok(Err(spare)),
@@ -171,19 +175,12 @@ impl Workspaces {
     /// # Errors
     /// [`WorkspaceError::NotFound`] where there is none.
     pub async fn find(&self, hash: WorkspaceHash) -> Result<Workspace, WorkspaceError> {
-        let (root, owner, limits) = (Arc::clone(&self.root), self.owner, self.limits);
-        let lease = self.leases.take(hash.clone());
+        let root = Arc::clone(&self.root);
+        let held = self.hold(hash.clone());
         blocking(move || match root.open_dir(hash.as_str()) {
             Ok(dir) => {
                 expiry::mark_used(&dir)?;
-                Ok(Workspace {
-                    hash,
-                    root: Arc::clone(&root),
-                    dir: Arc::new(dir),
-                    owner,
-                    limits,
-                    _lease: Arc::new(lease),
-                })
+                Ok(held(dir))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(WorkspaceError::NotFound),
             Err(error) => Err(error.into()),
@@ -191,9 +188,65 @@ impl Workspaces {
         .await
     }
 
+    /// Deletes the conversation's workspace, and returns how many files it had; none where there was none.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::InUse`] while a run or a download goes on.
+    pub async fn remove(&self, conversation: &ConversationId) -> Result<u64, WorkspaceError> {
+        let (root, leases, hash) = (
+            Arc::clone(&self.root),
+            Arc::clone(&self.leases),
+            self.hash(conversation),
+        );
+        blocking(move || {
+            let taken = leases.unless_held(&hash, || {
+                Trashed::take(&root, OsStr::new(hash.as_str()), &root)
+            });
+            match taken.ok_or(WorkspaceError::InUse)? {
+                Ok(trashed) => {
+                    let files = trashed.files()?;
+                    trashed.delete()?;
+                    Ok(files)
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+                Err(error) => Err(error.into()),
+            }
+        })
+        .await
+    }
+
+    /// What one workspace may take.
+    pub fn quota(&self) -> DiskUsage {
+        self.limits.workspace
+    }
+
     /// When a workspace that is used now expires; `None` where they are kept.
     pub fn expiry_from_now(&self) -> Option<SystemTime> {
         self.limits.ttl.map(|ttl| SystemTime::now() + ttl)
+    }
+
+    /// How many workspaces there are, and what they take together.
+    ///
+    /// # Errors
+    /// When `SANDBOX_ROOT` cannot be read.
+    pub async fn measure(&self) -> Result<(usize, DiskUsage), WorkspaceError> {
+        let root = Arc::clone(&self.root);
+        blocking(move || {
+            let (mut count, mut total) = (0, DiskUsage::at_most(0, 0));
+            for entry in root.entries()? {
+                let name = entry?.file_name();
+                let is_workspace = name.to_str().and_then(WorkspaceHash::parse).is_some();
+                // One that goes meanwhile takes nothing.
+                if is_workspace && let Ok(dir) = root.open_dir(&name) {
+                    let usage = DiskUsage::of(&dir, DiskUsage::UNLIMITED)?;
+                    count += 1;
+                    total.bytes = total.bytes.saturating_add(usage.bytes);
+                    total.files = total.files.saturating_add(usage.files);
+                }
+            }
+            Ok((count, total))
+        })
+        .await
     }
 
     /// Deletes the workspaces that have expired and are not in use, and returns how many.

@@ -8,10 +8,11 @@ use std::{
 
 use cap_std::fs::{Dir, MetadataExt as _};
 
-use super::{WorkspaceHash, lease::Leases, remove::remove_dir};
-
-/// Where workspaces go first, in one step; what a crash leaves there is deleted the next time.
-pub(super) const TRASH: &str = ".trash";
+use super::{
+    WorkspaceHash,
+    lease::Leases,
+    remove::{TRASH, remove_dir},
+};
 
 /// Marks a workspace as used now.
 ///

@@ -1,7 +1,8 @@
-//! File: opening and writing one regular file beneath a workspace's handle.
+//! File: opening one regular file beneath a workspace's handle, and finding the place of a new one.
 
 use std::{
-    io::{self, Read as _, Write as _},
+    ffi::OsStr,
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     time::SystemTime,
 };
 
@@ -22,6 +23,17 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
+    /// Reads `limit` bytes from `offset` on, fewer where the file ends before.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn read_part(&self, offset: u64, limit: u64) -> io::Result<Vec<u8>> {
+        let (mut bytes, mut file) = (Vec::new(), &self.file);
+        file.seek(SeekFrom::Start(offset))?;
+        file.take(limit).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
     /// Reads the first `limit` bytes, fewer where the file ends before.
     ///
     /// # Errors
@@ -54,43 +66,73 @@ pub(super) fn open(dir: &Dir, path: &FilePath) -> Result<OpenFile, WorkspaceErro
     })
 }
 
-pub(super) fn write(
+/// The directory that `path` is in, made if needed, and the file's name there.
+pub(super) fn existing_parent_of<'a>(
+    path: &'a FilePath,
+    dir: &Dir,
+) -> Result<(Dir, &'a OsStr), WorkspaceError> {
+    let (parent, name) = path.split();
+    let parent = match parent {
+        None => dir.try_clone()?,
+        Some(parent) => dir.open_dir(parent).map_err(not_found_unless_broken)?,
+    };
+    Ok((parent, name))
+}
+
+/// The same, made if it does not exist.
+pub(super) fn parent_of<'a>(
+    path: &'a FilePath,
+    dir: &Dir,
+    owner: Owner,
+) -> Result<(Dir, &'a OsStr), WorkspaceError> {
+    let (parent, name) = path.split();
+    let parent = match parent {
+        None => dir.try_clone()?,
+        Some(parent) => open_or_make_dir(dir, parent, owner)?,
+    };
+    Ok((parent, name))
+}
+
+/// Appends `content` to the file, which is made if it does not exist. Where the disk fails, it keeps the length it
+/// had.
+pub(super) fn append(
     dir: &Dir,
     path: &FilePath,
     content: &[u8],
     owner: Owner,
 ) -> Result<FileEntry, WorkspaceError> {
-    let path_ref = path.as_path();
-    let parent = match path_ref
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty())
-    {
-        None => dir.try_clone()?,
-        Some(parent) => open_or_make_dir(dir, parent, owner)?,
-    };
-    let name = path_ref
-        .file_name()
-        .expect("invariant: a FilePath has a last segment");
-    let temporary = format!(".{}.part", uuid::Uuid::new_v4().simple());
-    let written = write_new(&parent, &temporary, content, owner).and_then(|()| {
-        // Rename replaces the name itself, be it a link, a FIFO or a file; a directory it leaves alone.
-        parent.rename(&temporary, &parent, name)
-    });
-    if let Err(error) = written {
-        // The file was never made, or is useless: whether this succeeds changes nothing for the caller.
-        let _removed = parent.remove_file(&temporary);
-        return Err(match error.kind() {
-            io::ErrorKind::IsADirectory | io::ErrorKind::DirectoryNotEmpty => {
-                WorkspaceError::NotRegular
-            }
-            _ => WorkspaceError::Io(error),
-        });
+    let (parent, name) = parent_of(path, dir, owner)?;
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let mut options = OpenOptions::new();
+    options
+        .append(true)
+        .create(true)
+        .custom_flags(flags.bits().cast_signed());
+    let opened = parent.open_with(name, &options);
+    let mut file = opened.map_err(not_regular_if_link)?.into_std();
+    let before = file.metadata()?;
+    if !before.is_file() {
+        return Err(WorkspaceError::NotRegular);
     }
+    owner.take_open(&file)?;
+    if let Err(error) = file.write_all(content) {
+        file.set_len(before.len())?;
+        return Err(error.into());
+    }
+    let after = file.metadata()?;
     Ok(FileEntry {
         path: path.clone(),
-        size: content.len() as u64,
-        modified: SystemTime::now(),
+        size: after.len(),
+        modified: after.modified()?,
     })
+}
+
+/// A link in the file's own place is something that stands in the way, whatever it leads to.
+fn not_regular_if_link(error: io::Error) -> WorkspaceError {
+    match rustix::io::Errno::from_io_error(&error) {
+        Some(rustix::io::Errno::LOOP) => WorkspaceError::NotRegular,
+        _ => not_found_unless_broken(error),
+    }
 }
 
 /// Directory of the workspace that keeps long output.
@@ -103,13 +145,15 @@ pub(super) fn create_output(
 ) -> Result<(FilePath, std::fs::File), WorkspaceError> {
     let path = FilePath::from_bytes(format!("{OUTPUT_DIR}/{name}").into_bytes())?;
     let parent = open_or_make_dir(dir, std::path::Path::new(OUTPUT_DIR), owner)?;
-    let file = parent.open_with(name, OpenOptions::new().write(true).create_new(true))?;
-    owner.take(&parent, name)?;
-    Ok((path, file.into_std()))
+    let file = parent
+        .open_with(name, OpenOptions::new().write(true).create_new(true))?
+        .into_std();
+    owner.take_open(&file)?;
+    Ok((path, file))
 }
 
 /// The directory `path`, made segment by segment so that each new one gets its owner.
-fn open_or_make_dir(
+pub(super) fn open_or_make_dir(
     dir: &Dir,
     path: &std::path::Path,
     owner: Owner,
@@ -124,12 +168,6 @@ fn open_or_make_dir(
         current = current.open_dir(segment).map_err(not_found_unless_broken)?;
     }
     Ok(current)
-}
-
-fn write_new(parent: &Dir, name: &str, content: &[u8], owner: Owner) -> io::Result<()> {
-    let mut file = parent.open_with(name, OpenOptions::new().write(true).create_new(true))?;
-    owner.take(parent, name)?;
-    file.write_all(content)
 }
 
 /// What stands in the way of a name is the caller's affair; a failing disk is ours.
@@ -153,10 +191,10 @@ mod tests {
 
     use super::*;
 
-    fn workspace() -> (TempDir, Dir, Owner) {
+    fn workspace() -> (TempDir, Dir) {
         let directory = tempfile::tempdir().unwrap();
         let handle = Dir::open_ambient_dir(directory.path(), ambient_authority()).unwrap();
-        (directory, handle, Owner::of_this_process())
+        (directory, handle)
     }
 
     fn path(name: &str) -> FilePath {
@@ -164,28 +202,8 @@ mod tests {
     }
 
     #[test]
-    fn a_written_file_reads_back_and_leaves_nothing_beside_it() {
-        let (directory, dir, owner) = workspace();
-        write(&dir, &path("a/b/c.txt"), b"one", owner).unwrap();
-        write(&dir, &path("a/b/c.txt"), b"two", owner).unwrap();
-        assert_eq!(
-            open(&dir, &path("a/b/c.txt"))
-                .unwrap()
-                .read_up_to(10)
-                .unwrap(),
-            b"two"
-        );
-        assert_eq!(
-            std::fs::read_dir(directory.path().join("a/b"))
-                .unwrap()
-                .count(),
-            1
-        );
-    }
-
-    #[test]
     fn links_that_lead_out_do_not_resolve() {
-        let (directory, dir, owner) = workspace();
+        let (directory, dir) = workspace();
         symlink("/etc/passwd", directory.path().join("absolute")).unwrap();
         symlink("../../../../etc/passwd", directory.path().join("relative")).unwrap();
         symlink("/etc", directory.path().join("middle")).unwrap();
@@ -196,30 +214,14 @@ mod tests {
             );
         }
         assert!(matches!(
-            write(&dir, &path("middle/new"), b"x", owner),
+            parent_of(&path("middle/new"), &dir, Owner::of_this_process()),
             Err(WorkspaceError::NotFound)
         ));
     }
 
     #[test]
-    fn writing_replaces_a_planted_link_and_spares_its_target() {
-        let (directory, dir, owner) = workspace();
-        std::fs::write(directory.path().join("target"), "kept").unwrap();
-        symlink("target", directory.path().join("link")).unwrap();
-        write(&dir, &path("link"), b"new", owner).unwrap();
-        assert_eq!(
-            std::fs::read(directory.path().join("target")).unwrap(),
-            b"kept"
-        );
-        assert_eq!(
-            std::fs::read(directory.path().join("link")).unwrap(),
-            b"new"
-        );
-    }
-
-    #[test]
     fn what_is_not_a_file_is_said_at_once() {
-        let (directory, dir, owner) = workspace();
+        let (directory, dir) = workspace();
         rustix::fs::mknodat(&dir, "fifo", rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
         let _socket =
             std::os::unix::net::UnixListener::bind(directory.path().join("socket")).unwrap();
@@ -230,10 +232,5 @@ mod tests {
                 "{name}"
             );
         }
-        assert!(matches!(
-            write(&dir, &path("directory"), b"x", owner),
-            Err(WorkspaceError::NotRegular)
-        ));
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 3);
     }
 }

@@ -7,7 +7,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::conversation::ConversationId;
 
-/// Lower-case hexadecimal SHA-256 of the conversation's name followed by the file secret.
+/// Lower-case hexadecimal SHA-256 of the conversation's name followed by the file secret; before it, for the
+/// holder of a named token, the token's name and a NUL, which no conversation's name contains.
 ///
 /// Existing data directories are named so: the formula never changes.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -15,11 +16,14 @@ pub struct WorkspaceHash(String);
 
 impl WorkspaceHash {
     pub(super) fn of(conversation: &ConversationId, secret: &SecretString) -> Self {
-        let digest = Sha256::new()
-            .chain_update(conversation.as_str())
-            .chain_update(secret.expose_secret())
-            .finalize();
-        Self(hex::encode(digest))
+        let mut digest = Sha256::new();
+        if let Some(namespace) = conversation.caller().namespace() {
+            digest.update(namespace);
+            digest.update([0]);
+        }
+        digest.update(conversation.as_str());
+        digest.update(secret.expose_secret());
+        Self(hex::encode(digest.finalize()))
     }
 
     /// Takes a name from a URL; `None` where it can be no workspace's.
@@ -51,16 +55,26 @@ impl fmt::Debug for WorkspaceHash {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::caller::Caller;
 
     #[test]
     fn the_formula_is_that_of_existing_data() {
-        let conversation = ConversationId::parse("conv-1").unwrap();
         let secret = SecretString::from("0123456789abcdef0123456789abcdef");
-        // printf 'conv-1%s' 0123456789abcdef0123456789abcdef | sha256sum
-        assert_eq!(
-            WorkspaceHash::of(&conversation, &secret).as_str(),
-            "2d4e18158fcd997c643f28256db409cf80d3f8a30c50eef018d3275698a311d6",
-        );
+        for (caller, expected) in [
+            // printf 'conv-1%s' 0123456789abcdef0123456789abcdef | sha256sum
+            (
+                Caller::default(),
+                "2d4e18158fcd997c643f28256db409cf80d3f8a30c50eef018d3275698a311d6",
+            ),
+            // printf 'n8n\0conv-1%s' 0123456789abcdef0123456789abcdef | sha256sum
+            (
+                Caller::named("n8n").unwrap(),
+                "460502a3f5a7f93a4460381349211621c1f501e386d239216e791af7add79b07",
+            ),
+        ] {
+            let conversation = ConversationId::parse(caller, "conv-1").unwrap();
+            assert_eq!(WorkspaceHash::of(&conversation, &secret).as_str(), expected);
+        }
     }
 
     #[test]

@@ -1,11 +1,17 @@
 //! Listing: the regular files of a workspace at one moment.
 
-use std::{collections::BTreeMap, io, ops::ControlFlow, time::SystemTime};
+use std::{
+    collections::BTreeMap,
+    io,
+    ops::{Bound, ControlFlow},
+    time::SystemTime,
+};
 
 use cap_std::fs::{Dir, MetadataExt as _};
 
 use super::{
     FilePath,
+    incoming::is_temporary,
     walk::{Enter, walk},
 };
 
@@ -33,6 +39,7 @@ pub struct FileEntry {
 #[derive(Debug, Default)]
 pub struct Listing {
     files: BTreeMap<FilePath, Seen>,
+    cut_off: bool,
 }
 
 /// What tells a file from the same name's earlier one. User code can set every time but `changed`.
@@ -45,14 +52,22 @@ struct Seen {
 }
 
 impl Listing {
-    pub(super) fn of(dir: &Dir) -> io::Result<Self> {
+    /// The files of `dir`; where `within` is named, only that file, or those in the directory of that name, which
+    /// may be a hidden one.
+    pub(super) fn of(dir: &Dir, within: Option<&FilePath>) -> io::Result<Self> {
         let (mut files, mut name_bytes) = (BTreeMap::new(), 0);
-        let _cut_off = walk(dir, &mut |entry| {
-            if HIDDEN.contains(&entry.path.as_bytes()) {
+        let walked = walk(dir, &mut |entry| {
+            let leads_there = within.is_some_and(|within| within.is_within(entry.path));
+            if !leads_there && within.is_some_and(|within| !entry.path.is_within(within)) {
+                return ControlFlow::Continue(Enter::No);
+            }
+            let hidden = HIDDEN.contains(&entry.path.as_bytes()) && !leads_there;
+            if hidden || is_temporary(entry.path) {
                 return ControlFlow::Continue(Enter::No);
             }
             // One that is too long to be asked for is of no use to anyone.
-            if entry.metadata.is_file() && entry.path.is_short_enough() {
+            let asked_for = within.is_none_or(|within| entry.path.is_within(within));
+            if entry.metadata.is_file() && asked_for && entry.path.is_short_enough() {
                 name_bytes += entry.path.as_bytes().len();
                 files.insert(entry.path.clone(), Seen::from(entry.metadata));
             }
@@ -62,7 +77,32 @@ impl Listing {
                 ControlFlow::Break(())
             }
         })?;
-        Ok(Self { files })
+        Ok(Self {
+            files,
+            cut_off: walked.is_break(),
+        })
+    }
+
+    /// Whether there are more files than can be listed.
+    pub fn is_cut_off(&self) -> bool {
+        self.cut_off
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// The files after that name, sorted by name.
+    pub fn after(&self, path: &FilePath) -> impl Iterator<Item = FileEntry> {
+        self.files
+            .range((Bound::Excluded(path), Bound::Unbounded))
+            .map(entry)
     }
 
     /// All files, sorted by name.
@@ -121,14 +161,15 @@ mod tests {
         let root = directory.path();
         fs::create_dir_all(root.join("b/c")).unwrap();
         fs::create_dir_all(root.join(".runs")).unwrap();
-        for name in ["z", "b/c/deep", "b/a", ".runs/x", ".profile"] {
+        let temporary = format!(".upload-{}", "0".repeat(32));
+        for name in ["z", "b/c/deep", "b/a", ".runs/x", ".profile", &temporary] {
             fs::write(root.join(name), name).unwrap();
         }
         symlink("/etc", root.join("link")).unwrap();
         symlink(".", root.join("loop")).unwrap();
         let dir = Dir::open_ambient_dir(root, ambient_authority()).unwrap();
         assert_eq!(
-            names(&Listing::of(&dir).unwrap()),
+            names(&Listing::of(&dir, None).unwrap()),
             [".profile", "b/a", "b/c/deep", "z"]
         );
     }
@@ -141,7 +182,7 @@ mod tests {
         for name in ["same", "changed", "replaced", "gone"] {
             fs::write(root.join(name), "1").unwrap();
         }
-        let earlier = Listing::of(&dir).unwrap();
+        let earlier = Listing::of(&dir, None).unwrap();
         let old = fs::metadata(root.join("changed"))
             .unwrap()
             .modified()
@@ -158,7 +199,7 @@ mod tests {
         fs::remove_file(root.join("gone")).unwrap();
         fs::write(root.join("new"), "1").unwrap();
         fs::rename(root.join("new"), root.join("replaced")).unwrap();
-        let now = Listing::of(&dir).unwrap();
+        let now = Listing::of(&dir, None).unwrap();
         let new: Vec<_> = now
             .new_since(&earlier)
             .map(|entry| entry.path.display())

@@ -1,6 +1,6 @@
 //! Owner: the user whose files a workspace holds, who is the one that runs run as.
 
-use std::io;
+use std::{io, os::fd::AsFd};
 
 use cap_std::fs::Dir;
 use rustix::{
@@ -56,6 +56,15 @@ impl Owner {
         if self.hand_over {
             let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
             rustix::fs::chownat(dir, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the open `file` to this user, whatever its name means by now.
+    pub(super) fn take_open(self, file: impl AsFd) -> io::Result<()> {
+        if self.hand_over {
+            let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+            rustix::fs::fchown(file, Some(uid), Some(gid))?;
         }
         Ok(())
     }

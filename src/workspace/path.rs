@@ -77,6 +77,11 @@ impl FilePath {
         Self(path)
     }
 
+    /// Whether it is `other`, or in the directory of that name.
+    pub(super) fn is_within(&self, other: &Self) -> bool {
+        self.as_path().starts_with(other.as_path())
+    }
+
     /// Whether a caller could name it.
     pub(super) fn is_short_enough(&self) -> bool {
         self.0.len() <= MAX_BYTES
@@ -85,6 +90,16 @@ impl FilePath {
     /// For the file system.
     pub fn as_path(&self) -> &Path {
         Path::new(&self.0)
+    }
+
+    /// The directory it is in, if that is not the workspace itself, and its name there.
+    pub(super) fn split(&self) -> (Option<&Path>, &OsStr) {
+        let path = self.as_path();
+        let parent = path.parent().filter(|parent| *parent != Path::new(""));
+        let name = path
+            .file_name()
+            .expect("invariant: a FilePath has a last segment");
+        (parent, name)
     }
 
     /// The exact bytes, with `/` between segments.

@@ -5,8 +5,9 @@ use std::{ffi::OsStr, io, ops::ControlFlow};
 use cap_std::fs::{Dir, FileTypeExt as _};
 
 use super::{
-    expiry::TRASH,
-    walk::{Enter, walk},
+    FilePath, WorkspaceError, file,
+    incoming::{is_abandoned, is_temporary},
+    walk::{Enter, open_up, walk},
 };
 
 /// Deletes the directory `name` of `trash` and all in it.
@@ -39,15 +40,78 @@ pub(super) fn remove_dir(trash: &Dir, name: &OsStr) -> io::Result<()> {
         .try_for_each(|place| remove_dir(trash, OsStr::new(place)))
 }
 
+/// Where what is to be deleted goes first, in one step; what a crash leaves there is deleted later.
+pub(super) const TRASH: &str = ".trash";
+
+/// Something in the trash.
+#[derive(Debug)]
+pub(super) struct Trashed {
+    trash: Dir,
+    place: String,
+}
+
+impl Trashed {
+    /// Moves `name` of `dir` into the trash of `root`, the directory of all workspaces. A link is moved itself.
+    pub(super) fn take(dir: &Dir, name: &OsStr, root: &Dir) -> io::Result<Self> {
+        root.create_dir_all(TRASH)?;
+        let trash = root.open_dir(TRASH)?;
+        let place = uuid::Uuid::new_v4().simple().to_string();
+        dir.rename(name, &trash, &place)?;
+        Ok(Self { trash, place })
+    }
+
+    /// How many files there are in it, if it is a directory.
+    pub(super) fn files(&self) -> io::Result<u64> {
+        let mut files = 0;
+        let _all = walk(&self.trash.open_dir(&self.place)?, &mut |entry| {
+            files += u64::from(entry.metadata.is_file());
+            ControlFlow::Continue(Enter::Yes)
+        })?;
+        Ok(files)
+    }
+
+    pub(super) fn delete(self) -> io::Result<()> {
+        if self.trash.symlink_metadata(&self.place)?.is_dir() {
+            remove_dir(&self.trash, OsStr::new(&self.place))
+        } else {
+            self.trash.remove_file(&self.place)
+        }
+    }
+}
+
+/// Deletes what has the name `path` beneath `dir`: a directory with all in it, a link itself.
+pub(super) fn delete(dir: &Dir, root: &Dir, path: &FilePath) -> Result<(), WorkspaceError> {
+    let (parent, name) = file::existing_parent_of(path, dir)?;
+    let trashed = match Trashed::take(&parent, name, root) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            // User code may have closed the directory to its owner, who the server may be.
+            open_up(&parent, OsStr::new("."))?;
+            if parent.symlink_metadata(name)?.is_dir() {
+                open_up(&parent, name)?;
+            }
+            Trashed::take(&parent, name, root)
+        }
+        taken => taken,
+    };
+    match trashed {
+        Ok(trashed) => Ok(trashed.delete()?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(WorkspaceError::NotFound),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Deletes what is neither file, directory nor link, and directories too deep to be looked into: nobody
-/// can use the former once its run has ended, and the latter would hide from the quota.
+/// can use the former once its run has ended, and the latter would hide from the quota. So would what a
+/// crash left of an upload, from its owner.
 ///
 /// What is deep goes through the trash of `root`, the directory of all workspaces.
 pub(super) fn tidy(dir: &Dir, root: &Dir) -> io::Result<()> {
     let mut deep = Vec::new();
     let _all = walk(dir, &mut |entry| {
         let kind = entry.metadata.file_type();
-        if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device() {
+        let special =
+            kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device();
+        if special || (is_temporary(entry.path) && is_abandoned(entry.metadata)) {
             let _deleted = entry.dir.remove_file(entry.name);
         } else if entry.too_deep {
             let place = uuid::Uuid::new_v4().simple().to_string();

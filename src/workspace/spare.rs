@@ -19,15 +19,22 @@ const SPARES: &str = ".warm";
 pub enum DataDir {
     /// A conversation's.
     Workspace(WorkspaceHash),
-    /// One that is yet to become a conversation's.
-    Spare(Uuid),
+    /// One that is yet to become a conversation's, of the server that `instance` names.
+    Spare {
+        /// Whose it is: each server tidies up after itself only.
+        instance: Uuid,
+        /// Its own name.
+        id: Uuid,
+    },
 }
 
 impl fmt::Display for DataDir {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Workspace(hash) => formatter.write_str(hash.as_str()),
-            Self::Spare(id) => write!(formatter, "{SPARES}/{}", id.simple()),
+            Self::Spare { instance, id } => {
+                write!(formatter, "{SPARES}/{}-{}", instance.simple(), id.simple())
+            }
         }
     }
 }
@@ -36,14 +43,16 @@ impl fmt::Display for DataDir {
 #[derive(Debug)]
 pub struct SpareDir {
     root: Arc<Dir>,
+    instance: Uuid,
     id: Uuid,
 }
 
 impl SpareDir {
-    pub(super) fn create(root: Arc<Dir>, owner: Owner) -> io::Result<Self> {
+    pub(super) fn create(root: Arc<Dir>, instance: Uuid, owner: Owner) -> io::Result<Self> {
         root.create_dir_all(SPARES)?;
         let spare = Self {
             root,
+            instance,
             id: Uuid::new_v4(),
         };
         let name = spare.data_dir().to_string();
@@ -56,7 +65,10 @@ impl SpareDir {
 
     /// What a container mounts to wait on it.
     pub fn data_dir(&self) -> DataDir {
-        DataDir::Spare(self.id)
+        DataDir::Spare {
+            instance: self.instance,
+            id: self.id,
+        }
     }
 
     /// Gives it the workspace's name, unless that exists.
@@ -71,12 +83,20 @@ impl SpareDir {
         )?)
     }
 
-    /// Deletes the spares of an earlier life of this server: nothing was ever written to them.
-    pub(super) fn remove_all(root: &Dir) -> io::Result<()> {
-        match root.remove_dir_all(SPARES) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+    /// Deletes the spares of an earlier life of the server `instance`: nothing was ever written to them.
+    pub(super) fn remove_all(root: &Dir, instance: Uuid) -> io::Result<()> {
+        let spares = match root.open_dir(SPARES) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => opened?,
+        };
+        let ours = instance.simple().to_string();
+        for entry in spares.entries()? {
+            let name = entry?.file_name();
+            if name.to_string_lossy().starts_with(&ours) {
+                spares.remove_dir_all(name)?;
+            }
         }
+        Ok(())
     }
 }
 

@@ -1,6 +1,11 @@
 //! Walk: visits everything in a directory that user code owns.
 
-use std::{ffi::OsStr, io, ops::ControlFlow, os::fd::AsRawFd as _};
+use std::{
+    ffi::OsStr,
+    io,
+    ops::ControlFlow,
+    os::fd::{AsRawFd as _, OwnedFd},
+};
 
 use cap_std::fs::{Dir, Metadata};
 use rustix::{
@@ -89,14 +94,21 @@ fn enter_dir(dir: &Dir, name: &OsStr) -> io::Result<Dir> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let handle = match openat(dir, name, flags, Mode::empty()) {
         Err(Errno::ACCESS) => {
-            // Never by name: only what was opened is known to be a directory of the workspace.
-            let closed = openat(dir, name, flags | OFlags::PATH, Mode::empty())?;
-            chmod(format!("/proc/self/fd/{}", closed.as_raw_fd()), Mode::RWXU)?;
-            openat(&closed, ".", flags, Mode::empty())?
+            let opened_up = open_up(dir, name)?;
+            openat(&opened_up, ".", flags, Mode::empty())?
         }
         opened => opened?,
     };
     Ok(Dir::from_std_file(handle.into()))
+}
+
+/// Gives its owner all rights to the directory `name`, and returns a handle on it.
+pub(super) fn open_up(dir: &Dir, name: &OsStr) -> io::Result<OwnedFd> {
+    // Never by name: only what was opened is known to be a directory of the workspace.
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::PATH;
+    let closed = openat(dir, name, flags, Mode::empty())?;
+    chmod(format!("/proc/self/fd/{}", closed.as_raw_fd()), Mode::RWXU)?;
+    Ok(closed)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ struct Wall {
     reason: &'static str,
 }
 
-const WALLS: [Wall; 8] = [
+const WALLS: [Wall; 9] = [
     Wall {
         what: &["bollard"],
         within: &["docker"],
@@ -44,17 +44,21 @@ const WALLS: [Wall; 8] = [
     },
     Wall {
         what: &["cap_std", "rustix::fs", "std::fs", "tokio::fs"],
-        // `server` keeps the instance id; `doctor` and `smoke` look from outside, as operators do; long output
-        // and a download go through handles that the workspace has opened.
+        // `doctor` and `smoke` look from outside, as operators do; a user's own server keeps its secret beside its
+        // settings; long output goes through a handle that the workspace has opened.
         within: &[
             "workspace",
-            "server",
+            "config/personal",
             "doctor",
             "smoke",
             "executor/output",
-            "http/files",
         ],
         reason: "names in a workspace are hostile: only `workspace` knows how to open them",
+    },
+    Wall {
+        what: &["prometheus"],
+        within: &["metrics"],
+        reason: "one list of what is counted, whichever library counts",
     },
     Wall {
         what: &["crate::docker"],

@@ -141,11 +141,13 @@ python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"socket\")' 2>/de
         format!("/files/{hash}/%252e%252e%252f.instance"),
         format!("/files/{hash}/mine%00"),
         format!("/files/{hash}//mine"),
-        format!("/files/{hash}/"),
         format!("/files/{hash}//etc/passwd"),
         format!("/files/{}/mine", hash.to_uppercase()),
         format!("/files/{}/mine", &hash[..63]),
         format!("/files/{}/mine", "0".repeat(64)),
+        format!("/files/{}/", "0".repeat(64)),
+        format!("/files/{}/", &hash[..63]),
+        format!("/files/{}", &hash[..63]),
         format!("/files/{}/mine", "g".repeat(64)),
         "/files/../.instance".to_owned(),
         "/files/".to_owned(),
@@ -252,4 +254,67 @@ async fn a_file_cut_short_while_it_is_sent_ends_the_download_only() {
             .as_u16()
     );
     assert_eq!(ready, 200);
+}
+
+#[tokio::test]
+async fn a_download_goes_on_where_it_broke_off_unless_the_file_has_changed() {
+    let server = TestServer::start().await;
+    let url = uploaded(&server, "data.csv", "0123456789").await;
+    let client = reqwest::Client::new();
+    let headers = client.head(&url).send().await.unwrap().headers().clone();
+    let rest = async |known: &str| {
+        let request = client.get(&url).header("range", "bytes=4-");
+        let answer = request.header("if-range", known).send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    };
+    for (known, expected) in [
+        (headers["etag"].to_str().unwrap(), (206, "456789")),
+        (headers["last-modified"].to_str().unwrap(), (206, "456789")),
+        ("\"another\"", (200, "0123456789")),
+        ("Sun, 06 Nov 1994 08:49:37 GMT", (200, "0123456789")),
+    ] {
+        let (status, text) = rest(known).await;
+        assert_eq!((status, &*text), expected, "{known}");
+    }
+    // A tag that does not match counts, whatever the date says (RFC 9110, 13.2.2).
+    let newer = client
+        .get(&url)
+        .header("if-none-match", "\"another\"")
+        .header("if-modified-since", &headers["last-modified"]);
+    assert_eq!(newer.send().await.unwrap().status(), 200);
+    // Ranges are for GET alone (14.2).
+    let head = client.head(&url).header("range", "bytes=4-");
+    let head = head.send().await.unwrap();
+    assert_eq!(
+        (head.status().as_u16(), &head.headers()["content-length"]),
+        (200, &"10".parse().unwrap())
+    );
+    let saved = client.get(format!("{url}?download")).send().await.unwrap();
+    let disposition = saved.headers()["content-disposition"].to_str().unwrap();
+    assert!(disposition.starts_with("attachment; filename=\"data.csv\""));
+}
+
+#[tokio::test]
+async fn a_download_that_nobody_reads_ends() {
+    let server = TestServer::start().await;
+    let code = "open('never read', 'wb').truncate(1 << 30)";
+    let run = server.run("python", code).await;
+    let url = run["files"][0]["url"].as_str().unwrap();
+    // The server is this process.
+    let is_open = || {
+        std::fs::read_dir("/proc/self/fd")
+            .unwrap()
+            .filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok())
+            .any(|target| target.ends_with("never read"))
+    };
+    let mut unread = server.download(url).await;
+    unread.chunk().await.unwrap();
+    assert!(is_open());
+    let asked = std::time::Instant::now();
+    while is_open() {
+        let waited = asked.elapsed().as_secs();
+        assert!(waited < 90, "still open");
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    }
+    assert!(asked.elapsed().as_secs() > 30, "a pause is no end");
 }

@@ -10,7 +10,8 @@
 //! | Swapping file and link under 2,000 downloads | `files::a_file_swapped_for_a_link_while_2000_gets…` |
 //! | A FIFO or socket in place of a file | `files::a_fifo_or_socket_in_use…` |
 //! | `..` in all encodings, NUL, absolute paths, `//` | `downloads::what_is_no_file_of_the_workspace…` |
-//! | HTML, SVG, XML that would run on our origin | `downloads::pages_and_drawings_are_downloaded…` |
+//! | HTML, SVG, XML that would run on our origin | `downloads::pages_and_drawings_are_downloaded…`, `browser::a_conversations_page…` |
+//! | Names that would be markup of our own pages | `browser::a_conversations_page…`, `uploads::the_page_lets_nothing_in…` |
 //! | Names with quotes, line breaks, emoji, RTL override, bytes that are not UTF-8, 255 bytes | `downloads::odd_names_round_trip…` |
 //! | Ranges beyond the end, many, absurd | `downloads::a_file_is_served_whole_in_part…`, `files::an_absurd_range…` |
 //! | A file cut, deleted or replaced while it is sent | `downloads::a_file_cut_short…`, `files::a_file_deleted_or_replaced…` |
@@ -18,7 +19,9 @@
 //! | A hash that is unknown, short, in upper case, not hexadecimal | `downloads::what_is_no_file_of_the_workspace…` |
 //! | **Arguments** | |
 //! | Upload names that climb, are absolute, empty or too long | `refusals::bad_arguments_are_refused…` |
-//! | Uploads over a planted link, FIFO, socket or directory | `refusals::an_upload_never_goes_through…`, `files::a_fifo_or_socket_in_use…` |
+//! | Uploads over a planted link, FIFO, socket or directory | `refusals::an_upload_never_goes_through…`, `uploads::an_upload_never_goes_through…`, `files::a_fifo_or_socket_in_use…` |
+//! | Upload links that are guessed, used, or used twice at a time | `uploads::a_file_that_is_put…`, `uploads::an_upload_that_breaks_off…` |
+//! | Uploads that are too long, say so or not, stop, break off, or are no form | `uploads::what_is_no_file_is_refused…`, `uploads::a_length_over_the_limit…`, `uploads::a_client_that_stops_sending…`, `uploads::an_upload_that_breaks_off…` |
 //! | Conversations that are empty, a megabyte long, look like paths, are not ASCII | `arguments::a_conversation_is_hashed…`, `arguments::a_conversation_from_the_header…` |
 //! | Bad base64, a wrong digest | `refusals::bad_arguments_are_refused…` |
 //! | Time limits of 0, -1, 1e9, NaN, infinity | `refusals::bad_arguments_are_refused…`, `arguments::numbers_that_json_does_not_have…` |

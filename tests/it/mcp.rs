@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     engine::{containers_of, docker},
     server::{TOKEN, TestServer},
+    session::{Events, Session, request, run_bash},
 };
 
 #[tokio::test]
@@ -30,68 +31,9 @@ async fn plain_curl_needs_neither_accept_nor_initialize_nor_session() {
             .iter()
             .map(|tool| tool["name"].as_str().unwrap())
             .collect();
-        assert_eq!(names, ["run_code", "upload_file", "list_runners"]);
+        assert_eq!(names[0], "run_code");
+        assert_eq!(names.len(), 11);
     }
-}
-
-/// A client that keeps a session.
-struct Session {
-    client: reqwest::Client,
-    url: String,
-    id: String,
-}
-
-impl Session {
-    /// Opens one, and returns it with the server's answer.
-    async fn open(server: &TestServer) -> (Self, Value) {
-        let mut session = Self {
-            client: reqwest::Client::new(),
-            url: format!("{}/mcp", server.base_url()),
-            id: String::new(),
-        };
-        let parameters = json!({
-            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "test", "version": "0" },
-        });
-        let opened = session.post(&request(0, "initialize", &parameters)).await;
-        assert_eq!(opened.headers()["content-type"], "text/event-stream");
-        session.id = opened.headers()["mcp-session-id"]
-            .to_str()
-            .unwrap()
-            .to_owned();
-        let hello = last_event(&opened.text().await.unwrap());
-        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-        assert_eq!(session.post(&initialized).await.status(), 202);
-        (session, hello)
-    }
-
-    async fn post(&self, body: &Value) -> reqwest::Response {
-        let mut request = self
-            .client
-            .post(&self.url)
-            .bearer_auth(TOKEN)
-            .header("content-type", "application/json")
-            .header("accept", "application/json, text/event-stream")
-            .body(body.to_string());
-        if !self.id.is_empty() {
-            request = request
-                .header("mcp-session-id", &self.id)
-                .header("mcp-protocol-version", "2025-06-18");
-        }
-        request.send().await.unwrap()
-    }
-}
-
-fn request(id: u32, method: &str, parameters: &Value) -> Value {
-    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": parameters })
-}
-
-fn run_bash(id: u32, code: &str) -> Value {
-    let arguments = json!({ "language": "bash", "code": code });
-    request(
-        id,
-        "tools/call",
-        &json!({ "name": "run_code", "arguments": arguments }),
-    )
 }
 
 #[tokio::test]
@@ -107,15 +49,10 @@ async fn a_session_is_opened_used_and_closed() {
     );
 
     let run = session.post(&run_bash(1, "echo in session")).await;
-    let run = last_event(&run.text().await.unwrap());
+    let run = Events::of(run).last().await;
     assert_eq!(run["result"]["structuredContent"]["output"], "in session\n");
 
-    let close = session
-        .client
-        .delete(&session.url)
-        .bearer_auth(TOKEN)
-        .header("mcp-session-id", &session.id);
-    assert!(close.send().await.unwrap().status().is_success());
+    session.close().await;
     let stale = session.post(&request(2, "tools/list", &json!({}))).await;
     assert_eq!(stale.status(), 404);
     let stale: Value = stale.json().await.unwrap();
@@ -158,43 +95,152 @@ async fn a_cancelled_call_of_a_session_ends_its_container_within_a_second() {
     }
 }
 
-fn last_event(stream: &str) -> Value {
-    let mut data = stream.lines().filter_map(|line| line.strip_prefix("data:"));
-    serde_json::from_str(data.next_back().unwrap().trim()).unwrap()
-}
-
 #[tokio::test]
 async fn what_is_no_request_is_answered_as_json_rpc() {
     let server =
         TestServer::with_settings(&[("MAX_UPLOAD_BYTES", "1m"), ("MAX_CODE_BYTES", "1m")]).await;
     let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
     let huge = "x".repeat(8 << 20);
-    for (body, status, code) in [
-        ("", 400, -32700),
-        ("{", 400, -32700),
-        ("hello", 400, -32700),
-        ("[]", 400, -32600),
+    let call = |params: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#)
+    };
+    let (no_name, listed, number) = (
+        call(r#"{"arguments":{}}"#),
+        call(r#"{"name":"run_code","arguments":[1]}"#),
+        call("5"),
+    );
+    for (body, status, code, id) in [
+        ("", 400, -32700, json!(null)),
+        ("{", 400, -32700, json!(null)),
+        ("hello", 400, -32700, json!(null)),
+        ("[]", 400, -32600, json!(null)),
         (
-            r#"[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]"#,
+            r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#,
             400,
             -32600,
+            json!(null),
         ),
-        ("3", 400, -32600),
-        ("{}", 400, -32600),
-        (r#"{"id":1,"method":"tools/list"}"#, 400, -32600),
+        ("3", 400, -32600, json!(null)),
+        ("{}", 400, -32600, json!(null)),
+        (r#"{"id":1,"method":"ping"}"#, 400, -32600, json!(1)),
         (
-            r#"{"jsonrpc":"1.0","id":1,"method":"tools/list"}"#,
+            r#"{"jsonrpc":"1.0","id":"a","method":"ping"}"#,
             400,
             -32600,
+            json!("a"),
         ),
-        (deep.as_str(), 400, -32600),
-        (huge.as_str(), 413, -32600),
+        (r#"{"jsonrpc":"2.0","id":1}"#, 400, -32600, json!(1)),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":5}"#,
+            400,
+            -32600,
+            json!(null),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#,
+            400,
+            -32600,
+            json!(null),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#,
+            400,
+            -32600,
+            json!(null),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#,
+            400,
+            -32600,
+            json!(null),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call"}"#,
+            400,
+            -32602,
+            json!(1),
+        ),
+        (no_name.as_str(), 400, -32602, json!(1)),
+        (listed.as_str(), 400, -32602, json!(1)),
+        (number.as_str(), 400, -32602, json!(1)),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"resources/read"}"#,
+            400,
+            -32602,
+            json!(1),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+            400,
+            -32600,
+            json!(null),
+        ),
+        (deep.as_str(), 400, -32600, json!(null)),
+        (huge.as_str(), 413, -32600, json!(null)),
     ] {
         let response = server.post(body.to_owned()).send().await.unwrap();
         assert_eq!(response.status(), status, "{body:.60}");
         let answer: Value = response.json().await.unwrap();
         assert_eq!(answer["error"]["code"], code, "{body:.60}: {answer}");
-        assert_eq!(answer["jsonrpc"], "2.0");
+        assert_eq!(
+            (&answer["jsonrpc"], &answer["id"]),
+            (&json!("2.0"), &id),
+            "{body:.60}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn headers_and_methods_that_do_not_fit_are_answered_as_json_rpc() {
+    let server = TestServer::start().await;
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    let url = format!("{}/mcp", server.base_url());
+    let client = reqwest::Client::new();
+    for (request, status, code) in [
+        (
+            server.post(ping).header("mcp-session-id", "stale"),
+            404,
+            -32001,
+        ),
+        (
+            server
+                .post(ping)
+                .header("mcp-protocol-version", "1999-01-01"),
+            400,
+            -32600,
+        ),
+        (
+            server.post(ping).header("origin", "https://evil.example"),
+            403,
+            -32600,
+        ),
+        (client.get(&url).bearer_auth(TOKEN), 406, -32600),
+        (
+            client
+                .get(&url)
+                .bearer_auth(TOKEN)
+                .header("accept", "text/event-stream"),
+            400,
+            -32600,
+        ),
+        (client.delete(&url).bearer_auth(TOKEN), 400, -32600),
+        (client.put(&url).bearer_auth(TOKEN).body(ping), 405, -32600),
+        (
+            client
+                .post(&url)
+                .bearer_auth(TOKEN)
+                .header("content-type", "text/plain")
+                .body(ping),
+            400,
+            -32600,
+        ),
+    ] {
+        let response = request.send().await.unwrap();
+        let url = response.url().clone();
+        assert_eq!(response.status(), status, "{url}");
+        let answer: Value = response.json().await.unwrap();
+        assert_eq!(answer["error"]["code"], code, "{answer}");
+        assert!(!answer["error"]["message"].as_str().unwrap().is_empty());
     }
 }
 
@@ -203,11 +249,17 @@ async fn what_is_not_there_is_method_not_found() {
     let server = TestServer::start().await;
     for method in [
         "prompts/list",
-        "resources/list",
-        "resources/templates/list",
+        "prompts/get",
+        "completion/complete",
+        "logging/setLevel",
+        "resources/subscribe",
         "no/such",
     ] {
-        let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method });
+        let params = json!({
+            "name": "x", "uri": "x://y", "level": "info",
+            "ref": { "type": "ref/prompt", "name": "x" }, "argument": { "name": "x", "value": "y" },
+        });
+        let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         let answer: Value = server
             .post(request.to_string())
             .send()
@@ -245,4 +297,47 @@ async fn a_foreign_host_or_origin_is_turned_away() {
         let response = server.post(body).header(name, value).send().await.unwrap();
         assert_eq!(response.status(), status, "{name}: {value}");
     }
+}
+
+#[tokio::test]
+async fn the_link_of_a_file_is_its_resource() {
+    let server = TestServer::start().await;
+    let code = "echo hello > 'a b.txt'; head -c 100 /dev/zero > z.bin; head -c 2000000 /dev/zero > large.bin; \
+                ln -s /etc/passwd out";
+    let run = server.run("bash", code).await;
+    let read = async |uri: String| {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": { "uri": uri } });
+        let response = server.post(body.to_string()).send().await.unwrap();
+        response.json::<Value>().await.unwrap()
+    };
+    let url = |name: &str| {
+        let files = run["files"].as_array().unwrap();
+        let file = files.iter().find(|file| file["name"] == name).unwrap();
+        file["url"].as_str().unwrap().to_owned()
+    };
+    let text = read(url("a b.txt")).await;
+    let expected = json!({ "uri": url("a b.txt"), "mimeType": "text/plain", "text": "hello\n" });
+    assert_eq!(text["result"]["contents"][0], expected);
+    let bytes = read(url("z.bin")).await;
+    assert_eq!(
+        bytes["result"]["contents"][0]["blob"]
+            .as_str()
+            .unwrap()
+            .len(),
+        136
+    );
+    assert_eq!(read(url("large.bin")).await["error"]["code"], -32602);
+    let elsewhere = url("a b.txt").replace("a%20b.txt", "out");
+    for uri in [elsewhere.as_str(), "file:///etc/passwd", "x", ""] {
+        let answer = read(uri.to_owned()).await;
+        assert_eq!(answer["error"]["code"], -32002, "{uri}: {answer}");
+    }
+    let templates = json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/templates/list" });
+    let response = server.post(templates.to_string()).send().await.unwrap();
+    let templates: Value = response.json().await.unwrap();
+    let template = &templates["result"]["resourceTemplates"][0]["uriTemplate"];
+    assert_eq!(
+        *template,
+        format!("{}/files/{{hash}}/{{+path}}", server.base_url())
+    );
 }

@@ -1,13 +1,16 @@
 //! Server: a real one on a free port of loopback, with a data directory of its own.
 
 use std::{
+    collections::HashMap,
     ops::Deref,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
+    sync::Arc,
     thread::JoinHandle,
     time::{Duration, Instant},
 };
 
+use jsonschema::Validator;
 use mcp_code_sandbox::{
     config::{Config, Source},
     server::Server,
@@ -16,7 +19,7 @@ use reqwest::{Client, RequestBuilder, Response};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::{NamedTempFile, TempDir};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::OnceCell};
 use tokio_util::sync::CancellationToken;
 
 /// Token of every test server.
@@ -30,6 +33,8 @@ pub(crate) const FILE_SECRET: &str = "0123456789abcdef0123456789abcdef";
 pub(crate) struct Caller {
     base_url: String,
     client: Client,
+    /// What the tools say their results are, by tool.
+    schemas: Arc<OnceCell<HashMap<String, Validator>>>,
 }
 
 /// A server that runs until it is dropped, and leaves no container behind.
@@ -129,6 +134,7 @@ impl Caller {
         Self {
             base_url,
             client: Client::new(),
+            schemas: Arc::default(),
         }
     }
 
@@ -178,7 +184,7 @@ impl Caller {
         answer["result"].clone()
     }
 
-    /// The structured result of a call that must not be refused.
+    /// The structured result of a call that must not be refused, and must be as the tool declares it.
     pub(crate) async fn call_ok(&self, tool: &str, arguments: Value) -> Value {
         let result = self.call(tool, arguments).await;
         assert_eq!(result["isError"], false, "{result}");
@@ -188,7 +194,37 @@ impl Caller {
             text, result["structuredContent"],
             "text and structured content must be the same"
         );
-        result["structuredContent"].clone()
+        let schemas = self.schemas.get_or_init(|| self.output_schemas()).await;
+        let problems: Vec<String> = schemas[tool]
+            .iter_errors(&text)
+            .map(|problem| problem.to_string())
+            .collect();
+        assert!(problems.is_empty(), "{problems:?}: {text}");
+        text
+    }
+
+    async fn output_schemas(&self) -> HashMap<String, Validator> {
+        let request = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+        let answer: Value = self
+            .post(request)
+            .send()
+            .await
+            .unwrap()
+            .json()
+            .await
+            .unwrap();
+        let tools = answer["result"]["tools"].as_array().unwrap();
+        let schema = |tool: &Value| {
+            // Closed, so that what is answered but not declared is found as well.
+            let mut schema = tool["outputSchema"].clone();
+            // An installer's result is declared in part.
+            if tool["name"] != "install_packages" {
+                schema["additionalProperties"] = json!(false);
+            }
+            let name = tool["name"].as_str().unwrap().to_owned();
+            (name, jsonschema::validator_for(&schema).unwrap())
+        };
+        tools.iter().map(schema).collect()
     }
 
     /// Code and message of the refusal that a call must meet.
@@ -312,10 +348,19 @@ impl BinaryServer {
 
     /// Bytes of memory it holds now.
     pub(crate) fn resident_bytes(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    /// The most it ever held.
+    pub(crate) fn peak_bytes(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, what: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status
             .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .find_map(|line| line.strip_prefix(what))
             .unwrap();
         let kib: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
         kib << 10

@@ -5,9 +5,10 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
 use mcp_code_sandbox::{
+    caller::Caller,
     config::Config,
     conversation::ConversationId,
-    executor::{BackendError, RunReport, RunRequest, Status},
+    executor::{BackendError, Program, Progress, RunReport, RunRequest, Status},
     runner::Runners,
     sandbox::Sandbox,
     server,
@@ -127,7 +128,7 @@ impl Bench {
     /// The run that looks around it; or why it did not say what it was asked.
     pub(super) async fn look(&self, programs: &Programs) -> Result<Look, String> {
         let written = Uuid::new_v4().to_string();
-        let conversation = ConversationId::random();
+        let conversation = ConversationId::random(Caller::default());
         let ran = async {
             let workspace = self.sandbox.workspaces.open(&conversation).await?;
             let name = FilePath::for_new_file("from-host")?;
@@ -155,7 +156,8 @@ impl Bench {
 
     /// Runs a program in a conversation of its own.
     pub(super) async fn run(&self, probe: Probe) -> anyhow::Result<RunReport> {
-        self.run_in(ConversationId::random(), probe).await
+        self.run_in(ConversationId::random(Caller::default()), probe)
+            .await
     }
 
     /// Runs a program, within a time limit of its own.
@@ -167,12 +169,14 @@ impl Bench {
         let request = RunRequest {
             conversation,
             language: probe.language.to_owned(),
-            code: probe.code.to_owned(),
+            program: Program::Code(probe.code.to_owned()),
             network: probe.network,
             environment: probe.variable.into_iter().collect(),
             timeout: None,
         };
-        let run = Box::pin(self.sandbox.executor.run(request, self.stop.child_token()));
+        let progress = Progress::default();
+        let executor = &self.sandbox.executor;
+        let run = Box::pin(executor.run(request, &progress, self.stop.child_token()));
         let report = timeout(RUN_LIMIT, run)
             .await
             .with_context(|| format!("no answer within {} s", RUN_LIMIT.as_secs()))??;

@@ -49,7 +49,7 @@ pub(super) fn definition() -> Tool {
 }
 
 pub(super) async fn call(sandbox: &Sandbox) -> Result<Reply, Refusal> {
-    let runners = sandbox.executor.discover().await?;
+    let runners = sandbox.executor.runners().await?;
     Ok(Reply::new(&Answer {
         runners: runners.iter().map(Description::from).collect(),
     }))

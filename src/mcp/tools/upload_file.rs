@@ -5,13 +5,21 @@ use base64::{
     alphabet::STANDARD,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
-use rmcp::model::{Tool, ToolAnnotations};
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::{Call, Refusal, Reply};
 use crate::{mcp::reply::File, sandbox::Sandbox, workspace::FilePath};
+
+/// Largest file in a request, which is held in memory several times over.
+const MAX_BYTES: usize = 50 << 20;
+
+/// Largest file that this tool takes where `max_upload_bytes` can be uploaded in whichever way.
+pub(in crate::mcp) fn max_bytes(max_upload_bytes: u64) -> usize {
+    usize::try_from(max_upload_bytes).map_or(MAX_BYTES, |bytes| bytes.min(MAX_BYTES))
+}
 
 /// Padding carries nothing, and models leave it out.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -42,6 +50,8 @@ struct Answer {
     success: bool,
     message: String,
     conversation_id: String,
+    /// As in `list_files`.
+    #[schemars(with = "JsonObject")]
     file: File,
 }
 
@@ -49,7 +59,7 @@ pub(super) fn definition() -> Tool {
     Tool::new(
         "upload_file",
         "Put a file into the conversation's /data directory, where run_code finds it. A file of the same name is \
-         replaced.",
+         replaced. Base64 longer than about 10 KB is easily cut on its way: use create_upload_url for such files.",
         serde_json::Map::new(),
     )
     .with_title("Upload a file")
@@ -65,7 +75,7 @@ pub(super) async fn call(sandbox: &Sandbox, mut call: Call) -> Result<Reply, Ref
     let content = decode(
         arguments.content,
         arguments.sha256.as_deref(),
-        sandbox.max_upload_bytes,
+        max_bytes(sandbox.max_upload_bytes),
     )?;
     let size = content.len();
 
