@@ -67,7 +67,7 @@ FAILED = []
 
 
 def try_all(proxy):
-    for trial in [gate, upload_and_download, silent_run, events, client_goes_away]:
+    for trial in [gate, upload_and_download, upload_by_link, silent_run, events, client_goes_away]:
         began = time.monotonic()
         try:
             found = trial(proxy)
@@ -104,6 +104,20 @@ def upload_and_download(proxy):
     status, part = proxy.request("GET", path, token=None, headers={"Range": "bytes=1000-1999"})
     assert (status, part) == (206, content[1000:2000]), status
     return f"{len(body) >> 20} MB up in {sent - began:.1f} s, down in {got - sent:.1f} s, and a part of it"
+
+
+def upload_by_link(proxy):
+    """As curl does it: the file as it is, sent to a link that works once."""
+    content = os.urandom(UPLOAD_BYTES)
+    ticket = proxy.call("create_upload_url", {"conversationId": f"{proxy.name}-link", "filename": "large.bin"})
+    path = urllib.parse.urlsplit(ticket["url"]).path
+    began = time.monotonic()
+    status, body = proxy.request("PUT", path, content, token=None)
+    sent = time.monotonic()
+    assert status in (200, 201), (status, body)
+    path = urllib.parse.urlsplit(json.loads(body)["file"]["url"]).path
+    assert hashlib.sha256(proxy.request("GET", path, token=None)[1]).digest() == hashlib.sha256(content).digest()
+    return f"{len(content) >> 20} MB up in {sent - began:.1f} s"
 
 
 def silent_run(proxy):

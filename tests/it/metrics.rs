@@ -1,11 +1,12 @@
 //! Metrics: what a Prometheus reads of a server.
 
 use std::{
+    collections::BTreeSet,
     io::Write as _,
     process::{Command, Stdio},
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::server::{TOKEN, TestServer};
 
@@ -97,4 +98,35 @@ async fn prometheus_own_check_finds_nothing() {
     let checked = promtool.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&checked.stderr).into_owned();
     assert!(checked.status.success() && said.is_empty(), "{said}");
+}
+
+#[tokio::test]
+async fn the_dashboard_asks_for_what_there_is() {
+    let text = metrics(&used_server().await).await;
+    let dashboard = include_str!("../../deploy/grafana-dashboard.json");
+    let dashboard: Value = serde_json::from_str(dashboard).unwrap();
+    let queries: Vec<&str> = dashboard["panels"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|panel| panel["targets"].as_array())
+        .flatten()
+        .map(|target| target["expr"].as_str().unwrap())
+        .collect();
+    let asked: BTreeSet<&str> = queries
+        .iter()
+        .flat_map(|query| query.split(|other: char| !other.is_alphanumeric() && other != '_'))
+        .filter(|word| word.starts_with("sandbox_") || word.starts_with("process_"))
+        .collect();
+    assert!(asked.len() > 20, "{asked:?}");
+    let missing: Vec<_> = asked
+        .iter()
+        .filter(|name| {
+            let is_there = |rest: &str| rest.starts_with([' ', '{']);
+            !text
+                .lines()
+                .any(|line| line.strip_prefix(**name).is_some_and(is_there))
+        })
+        .collect();
+    assert!(missing.is_empty(), "{missing:?} of {text}");
 }
