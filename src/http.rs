@@ -8,6 +8,7 @@ mod health;
 mod home;
 mod metrics;
 mod page;
+mod requests;
 mod status;
 mod uploads;
 mod words;
@@ -58,5 +59,5 @@ pub(crate) fn router(config: &Config, sandbox: Arc<Sandbox>, front: Front) -> Ro
     Router::new()
         .merge(guarded)
         .merge(open)
-        .layer(middleware::from_fn_with_state(sandbox, metrics::count))
+        .layer(middleware::from_fn_with_state(sandbox, requests::record))
 }

@@ -130,6 +130,7 @@ impl ServerHandler for Handler {
         };
         let call = Call {
             arguments: request.arguments.unwrap_or_default(),
+            request_id: parts(&context).and_then(|parts| parts.extensions.get().copied()),
             caller: caller(&context),
             conversation_header: conversation_header(&context),
             progress: progress.clone(),

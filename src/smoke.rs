@@ -130,6 +130,7 @@ fn print(name: &str, differences: &[String]) {
 impl From<Request> for RunRequest {
     fn from(request: Request) -> Self {
         Self {
+            request_id: None,
             conversation: ConversationId::random(Caller::default()),
             language: request.language,
             program: Program::Code(request.code),

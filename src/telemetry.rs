@@ -1,14 +1,32 @@
 //! Telemetry: how log lines leave the process. Standard error only; standard output is for answers.
 
-use std::io::IsTerminal as _;
+use std::{fmt, io::IsTerminal as _};
 
 use tracing::{Level, Metadata};
 use tracing_subscriber::{
-    EnvFilter, Layer as _, filter::filter_fn, fmt, layer::SubscriberExt as _,
+    EnvFilter, Layer as _, filter::filter_fn, layer::SubscriberExt as _,
     util::SubscriberInitExt as _,
 };
+use uuid::Uuid;
 
 use crate::config::{Config, LogFormat};
+
+/// Name of a request, which the log lines of all that it leads to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestId(Uuid);
+
+impl RequestId {
+    /// A new one.
+    pub fn random() -> Self {
+        Self(Uuid::new_v4())
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.simple().fmt(formatter)
+    }
+}
 
 /// Installs the process's log writer. A second call changes nothing.
 pub fn init(config: &Config) {
@@ -21,7 +39,7 @@ pub fn init_default() {
 }
 
 fn install(filter: &str, format: LogFormat) {
-    let lines = fmt::layer()
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal());
     let lines = match format {

@@ -264,11 +264,12 @@ impl Workspace {
     /// # Errors
     /// When the workspace cannot be read.
     pub async fn tidy(&self) -> Result<Listing, WorkspaceError> {
-        let dir = Arc::clone(&self.dir);
-        let root = Arc::clone(&self.root);
+        let this = self.clone();
         blocking(move || {
-            expiry::mark_used(&dir)?;
-            Ok(remove::tidy(&dir, &root)?)
+            // The run may have closed it to its owner, who the server may be.
+            let _open = all::open(&this.root, &this.hash)?;
+            expiry::mark_used(&this.dir)?;
+            Ok(remove::tidy(&this.dir, &this.root)?)
         })
         .await
     }

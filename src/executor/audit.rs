@@ -23,6 +23,7 @@ pub(super) fn log(
         names.join(" ")
     });
     info!(
+        request.id = request.request_id.map(tracing::field::display),
         run.id = %report.run_id,
         caller = request.conversation.caller().as_str(),
         workspace = report.workspace.hash().short(),

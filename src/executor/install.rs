@@ -10,6 +10,7 @@ use super::{Backend, Executor, Program, Progress, RunError, RunReport, RunReques
 use crate::{
     conversation::ConversationId,
     package::Package,
+    telemetry::RequestId,
     workspace::{FilePath, WorkspaceError},
 };
 
@@ -24,6 +25,7 @@ impl<B: Backend> Executor<B> {
     /// As [`Executor::run`], and where the packages do not fit into the conversation.
     pub async fn install(
         &self,
+        request_id: Option<RequestId>,
         conversation: &ConversationId,
         language: String,
         packages: Vec<Package>,
@@ -34,6 +36,7 @@ impl<B: Backend> Executor<B> {
         let workspace = self.workspaces.open(conversation).await?;
         let staging = ConversationId::random(conversation.caller().clone());
         let request = RunRequest {
+            request_id,
             conversation: staging.clone(),
             language,
             program: Program::Installer(packages),

@@ -4,12 +4,15 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{BackendError, admission::Busy};
 use crate::{
-    conversation::ConversationId, package::Package, runner::Runners, workspace::WorkspaceError,
+    conversation::ConversationId, package::Package, runner::Runners, telemetry::RequestId,
+    workspace::WorkspaceError,
 };
 
 /// One run, as a caller asked for it.
 #[derive(Debug)]
 pub struct RunRequest {
+    /// The request that it came with, for the log; `None` where it came another way.
+    pub request_id: Option<RequestId>,
     /// Whose files it works on.
     pub conversation: ConversationId,
     /// Name or alias of a language.

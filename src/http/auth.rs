@@ -56,8 +56,11 @@ pub(super) async fn require(
     next: Next,
 ) -> Response {
     if let Some(caller) = bearer.caller(request.headers()) {
-        request.extensions_mut().insert(caller);
-        return next.run(request).await;
+        request.extensions_mut().insert(caller.clone());
+        let mut response = next.run(request).await;
+        // For the log.
+        response.extensions_mut().insert(caller);
+        return response;
     }
     let mut response =
         Response::new("the Authorization header must be: Bearer <MCP_API_TOKEN>\n".into());

@@ -27,13 +27,15 @@ use tokio_util::sync::CancellationToken;
 use super::{refusal::Refusal, reply::Reply};
 use crate::{
     caller::Caller, conversation::ConversationId, executor::Progress, runner::Runners,
-    sandbox::Sandbox, workspace::FilePath,
+    sandbox::Sandbox, telemetry::RequestId, workspace::FilePath,
 };
 
 /// One call of a tool.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) arguments: JsonObject,
+    /// For the log; none on standard input.
+    pub(super) request_id: Option<RequestId>,
     pub(super) caller: Caller,
     /// Value of the header `X-Conversation-Id`.
     pub(super) conversation_header: Option<String>,

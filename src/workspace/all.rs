@@ -276,7 +276,7 @@ impl Workspaces {
 }
 
 /// Opens the workspace, whatever user code made of its permissions.
-fn open(root: &Dir, hash: &WorkspaceHash) -> io::Result<Dir> {
+pub(super) fn open(root: &Dir, hash: &WorkspaceHash) -> io::Result<Dir> {
     let name = OsStr::new(hash.as_str());
     let mode = root.symlink_metadata(name)?.mode() & 0o777;
     if mode & 0o700 != 0o700 {

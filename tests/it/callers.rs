@@ -77,4 +77,23 @@ async fn callers_of_different_names_share_no_files_and_are_named_in_the_log() {
         !log.contains("first-token") && !log.contains("same"),
         "{log}"
     );
+
+    // A run's line names the request that it came with.
+    let run = log
+        .lines()
+        .find(|line| line.contains("run ended") && line.contains("caller=\"n8n\""));
+    let (_, id) = run.unwrap().split_once("request.id=").unwrap();
+    let id = id.split(' ').next().unwrap();
+    let request = log
+        .lines()
+        .find(|line| line.contains("request answered") && line.contains(id));
+    let request = request.unwrap();
+    for field in [
+        "caller=\"n8n\"",
+        "route=\"/mcp\"",
+        "status=200",
+        "method=POST",
+    ] {
+        assert!(request.contains(field), "{field}: {request}");
+    }
 }

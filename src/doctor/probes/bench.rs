@@ -167,6 +167,7 @@ impl Bench {
         probe: Probe,
     ) -> anyhow::Result<RunReport> {
         let request = RunRequest {
+            request_id: None,
             conversation,
             language: probe.language.to_owned(),
             program: Program::Code(probe.code.to_owned()),

@@ -72,6 +72,7 @@ pub(super) async fn call(sandbox: &Sandbox, mut call: Call) -> Result<Reply, Ref
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| Refusal::invalid_argument(error.to_string()))?;
     let installed = sandbox.executor.install(
+        call.request_id,
         &conversation,
         language,
         packages,

@@ -92,6 +92,7 @@ pub(super) async fn call(sandbox: &Sandbox, mut call: Call) -> Result<Reply, Ref
     let arguments: Arguments = call.arguments()?;
     let conversation = call.conversation(arguments.conversation_id)?;
     let request = RunRequest {
+        request_id: call.request_id,
         conversation: conversation.clone(),
         language: arguments.language,
         program: Program::Code(arguments.code),
