@@ -46,7 +46,8 @@ serve_here() {
     ./build.sh runners server
     show_token_once
     # In this shell's place, so that signals reach it.
-    exec "$(server_binary)" serve
+    # Large blocks go back to the system when they are freed: glibc otherwise keeps them once there were some.
+    exec env MALLOC_MMAP_THRESHOLD_="${MALLOC_MMAP_THRESHOLD_:-262144}" "$(server_binary)" serve
 }
 
 serve_in_container() {

@@ -11,8 +11,8 @@ use super::Handler;
 /// Time for the last answers to be written once the client has gone or the process is to end.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
-/// Serves the client until it closes standard input, or until `stop`; then runs `ending` and takes the
-/// answers that this leads to along.
+/// Serves the client until `stop`, then runs `ending` and takes the answers that this leads to along; or until
+/// he closes standard input, whereupon the SDK waits some seconds for calls under way, whose answers are lost.
 pub(crate) async fn serve(
     handler: Handler,
     stop: CancellationToken,
