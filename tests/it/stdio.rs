@@ -104,7 +104,13 @@ impl StdioServer {
 
 impl Drop for StdioServer {
     fn drop(&mut self) {
+        // As a client does, so that it takes its containers along; what does not end is ended.
         drop(self.input.take());
+        let asked = Instant::now();
+        while self.child.try_wait().unwrap().is_none() && asked.elapsed() < Duration::from_secs(15)
+        {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         let _gone = self.child.kill();
         let _gone = self.child.wait();
     }
