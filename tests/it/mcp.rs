@@ -101,6 +101,12 @@ async fn what_is_no_request_is_answered_as_json_rpc() {
         TestServer::with_settings(&[("MAX_UPLOAD_BYTES", "1m"), ("MAX_CODE_BYTES", "1m")]).await;
     let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
     let huge = "x".repeat(8 << 20);
+    let ping = |id: Value, token: &str| {
+        let meta = json!({ "_meta": { "progressToken": token } });
+        json!({ "jsonrpc": "2.0", "id": id, "method": "ping", "params": meta }).to_string()
+    };
+    let long_id = ping(json!("x".repeat(1_025)), "");
+    let long_meta = ping(json!(1), &"x".repeat(16 << 10));
     let call = |params: &str| {
         format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#)
     };
@@ -176,6 +182,8 @@ async fn what_is_no_request_is_answered_as_json_rpc() {
             json!(null),
         ),
         (deep.as_str(), 400, -32600, json!(null)),
+        (long_id.as_str(), 400, -32600, json!(null)),
+        (long_meta.as_str(), 400, -32602, json!(1)),
         (huge.as_str(), 413, -32600, json!(null)),
     ] {
         let response = server.post(body.to_owned()).send().await.unwrap();

@@ -116,13 +116,15 @@ async fn a_silent_run_is_heard_of_every_few_seconds() {
     let server = TestServer::start().await;
     let (session, _) = Session::open(&server).await;
     let mut events = Events::of(session.post(&run_bash(1, "sleep 12; echo done")).await);
-    let mut heard = Instant::now();
+    let (mut heard, mut heartbeats) = (Instant::now(), 0);
     let mut answer = Value::Null;
     while let Some(event) = events.next().await {
         assert!(heard.elapsed() < Duration::from_secs(15));
         heard = Instant::now();
         answer = event.message;
+        heartbeats += u32::from(answer["params"]["message"] == "still running");
     }
+    assert_eq!(heartbeats, 1, "one in 12 s");
     assert_eq!(answer["result"]["structuredContent"]["output"], "done\n");
 }
 

@@ -73,13 +73,15 @@ pub(super) fn definition() -> Tool {
 fn languages(runners: &Runners) -> String {
     let described = runners.in_use().map(|runner| {
         let version = runner.version.as_deref().unwrap_or_default();
-        let packages = runner.packages.as_deref().unwrap_or("see list_runners");
-        let told: String = packages.chars().take(MAX_PACKAGES_CHARS).collect();
-        let more = if told.len() < packages.len() {
-            " …"
-        } else {
-            ""
-        };
+        let packages = runner.packages.as_deref().unwrap_or("list_runners");
+        // Without versions, which are rarely the question and half of the text.
+        let names: Vec<&str> = packages
+            .split(',')
+            .filter_map(|package| package.split_whitespace().next())
+            .collect();
+        let names = names.join(" ");
+        let told: String = names.chars().take(MAX_PACKAGES_CHARS).collect();
+        let more = if told.len() < names.len() { " …" } else { "" };
         format!("{} {version} ({told}{more})", runner.language)
     });
     match described.collect::<Vec<_>>() {
